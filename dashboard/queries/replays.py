@@ -44,7 +44,8 @@ class ReplayOffer:
 
     @property
     def left_out(self) -> int:
-        return self.run.quarantined + self.run.not_replayable + self.run.other_cluster if self.run else 0
+        run = self.run
+        return run.quarantined + run.not_replayable + run.other_cluster + run.unknown_cluster if run else 0
 
     @property
     def doubtful(self) -> int:

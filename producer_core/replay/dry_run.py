@@ -56,12 +56,12 @@ class DoubtfulCounts:
 class DryRun:
     """Preview of a replay: `total` records would be sent.
 
-    `total` excludes the records left out: `quarantined`, `not_replayable`, `other_cluster` and `changed` (archived or
-    replayed after the plan). `seconds` is the duration at the rate limit, None without a limit. `check` holds the
-    result of the preflight check, None before it ran. `skipped_newer` records are left out because of a newer record
-    with the same key, as `newer` says. `active` explains why the cause of these dead letters may still be active,
-    empty without evidence. `promise` is the delivery guarantee. `sentences` hold one fact each for the operator, most
-    serious first.
+    `total` excludes the records left out: `quarantined`, `not_replayable`, `other_cluster`, `unknown_cluster`
+    (possibly on a topic of an unknown cluster) and `changed` (archived or replayed after the plan). `seconds` is
+    the duration at the rate limit, None without a limit. `check` holds the result of the preflight check, None
+    before it ran. `skipped_newer` records are left out because of a newer record with the same key, as `newer`
+    says. `active` explains why the cause of these dead letters may still be active, empty without evidence.
+    `promise` is the delivery guarantee. `sentences` hold one fact each for the operator, most serious first.
     """
 
     total: int
@@ -79,6 +79,7 @@ class DryRun:
     skipped_newer: int
     sentences: tuple[str, ...]
     changed: int = 0
+    unknown_cluster: int = 0
     active: str = ""
     promise: ReplayGuarantee = UNKNOWN
     inconclusive: Inconclusive = "keep"
@@ -178,6 +179,7 @@ def dry_run(
         sentences=(),
         inconclusive="send" if sends else "keep",
         changed=left["changed"],
+        unknown_cluster=left["unknown_cluster"],
         active=still_active(store, selection, clock(), operation=operation) if total else "",
         promise=expected_guarantee(
             operation, check, cluster or ("" if operation else main_cluster(store, selection))
@@ -360,6 +362,11 @@ def _left_out(run: DryRun) -> Iterator[str]:
         yield f"{records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."
     if run.other_cluster:
         yield f"{records(run.other_cluster)} {_are(run.other_cluster)} left out: {OTHER_CLUSTER}."
+    if run.unknown_cluster:
+        yield (
+            f"{records(run.unknown_cluster)} {_are(run.unknown_cluster)} left out: possibly on a topic of an unknown cluster. "
+            f"To send {them(run.unknown_cluster)}, specify the cluster: `--to CLUSTER`, or to_cluster= in Python."
+        )
 
 
 def _unchecked(run: DryRun) -> Iterator[str]:

@@ -33,6 +33,7 @@ from producer_core.replay.phrases import (
     SENT_ANYWAY,
     UNKNOWN_CLUSTER,
 )
+from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -271,8 +272,7 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
                       '{QUARANTINED} in ' || replay_count || ' replays; replay it by itself'
                   WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
                       '{OTHER_CLUSTER} (' || cluster_id || ')'
-                  WHEN cluster_id = '' AND coalesce(?, '') <> '' AND NOT list_contains(?, verdict) THEN
-                      '{UNKNOWN_CLUSTER}'
+                  WHEN {MAY_BE_ELSEWHERE} THEN '{UNKNOWN_CLUSTER}'
              END AS reason
       FROM dead_letters WHERE ({{where}}) AND state = 'dead')
 WHERE ? OR reason IS NULL
@@ -298,7 +298,7 @@ def _freeze(
         connection.execute(
             sql,
             [
-                operation_id, list(SAFE_VERDICTS), QUIET_PERIOD_S, allow_quarantined, cluster, cluster, list(SAFE_VERDICTS),
+                operation_id, list(SAFE_VERDICTS), QUIET_PERIOD_S, allow_quarantined, cluster, cluster,
                 *parameters, limit is None,
             ],
         )  # fmt: skip

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core.replay.broker_check import ListedRecord
+from producer_core.replay.phrases import UNKNOWN_CLUSTER
+from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -28,31 +30,32 @@ class SelectionRow(NamedTuple):
 SelectionCounts = tuple[list[SelectionRow], Counter[str]]
 """The groups to send, and the number of records left out by reason."""
 
-_ROWS = """
+_ROWS = f"""
 SELECT topic, partition, verdict, left_out, count(*) AS records, sum(size)::BIGINT AS bytes FROM (
     SELECT topic, partition, verdict, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
            CASE WHEN NOT replayable THEN 'not_replayable'
                 WHEN quarantined AND NOT ? THEN 'quarantined'
-                WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN 'other_cluster' END AS left_out
-    FROM ({dead_letters}))
+                WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN 'other_cluster'
+                WHEN {MAY_BE_ELSEWHERE} THEN 'unknown_cluster' END AS left_out
+    FROM ({{dead_letters}}))
 GROUP BY ALL"""
 _SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
-_OLDEST = """
-SELECT * FROM ({selected}) WHERE replayable AND (? OR NOT quarantined) AND cluster_id IN ('', coalesce(?, cluster_id))
-ORDER BY {order} LIMIT ?"""
+_SENT = f"""replayable AND (? OR NOT quarantined) AND cluster_id IN ('', coalesce(?, cluster_id))
+    AND NOT {MAY_BE_ELSEWHERE}"""
+_OLDEST = f"SELECT * FROM ({{selected}}) WHERE {_SENT} ORDER BY {{order}} LIMIT ?"
 _CLUSTER = """
 SELECT cluster_id FROM ({selected}) WHERE cluster_id <> ''
 GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id LIMIT 1"""
-_SLICE = """
+_SLICE = f"""
 SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed_at FROM dead_letters
-WHERE {after} ({where}) AND state = 'dead' AND replayable AND (? OR NOT quarantined)
-    AND cluster_id IN ('', coalesce(?, cluster_id)) ORDER BY {order} LIMIT ?"""
+WHERE {{after}} ({{where}}) AND state = 'dead' AND {_SENT} ORDER BY {{order}} LIMIT ?"""
 _BY_AGE = "accepted_at, length(message_id), message_id"
 _PAGE_SIZE = 50_000
 _OPERATION = """
 SELECT dead.topic, dead.partition, dead.verdict,
        CASE WHEN records.state = 'pending' AND dead.state <> 'dead' THEN 'changed'
             WHEN records.state <> 'skipped' THEN NULL
+            WHEN records.text = ? THEN 'unknown_cluster'
             WHEN NOT dead.replayable THEN 'not_replayable'
             WHEN dead.quarantined THEN 'quarantined'
             WHEN dead.cluster_id NOT IN ('', ?) THEN 'other_cluster' ELSE 'skipped' END AS left_out,
@@ -80,7 +83,8 @@ def count_selection(
     with store.borrow() as connection:
         if not cluster and not anywhere:
             cluster = main_cluster(store, selection) or None
-        options = [allow_quarantined, None if anywhere else cluster]
+        destination = None if anywhere else cluster
+        options = [allow_quarantined, destination, destination]
         counts = _count(connection, _ROWS.format(dead_letters=selected), [*options, *given])
         if limit is None:
             return counts
@@ -113,11 +117,12 @@ def iter_selection(
     # DuckDB 2.0 fails on a filter by rowid with another order and a limit of 50 or less.
     paging = ("rowid > ? AND", "rowid") if limit is None else ("", _BY_AGE)
     sql = _SLICE.format(where=where, after=paging[0], order=paging[1])
+    page_size = _PAGE_SIZE if limit is None else limit
     after = -1
     while True:
         with store.borrow() as connection:
             first = [after] if limit is None else []
-            parameters = [*first, *given, allow_quarantined, cluster, _PAGE_SIZE if limit is None else limit]
+            parameters = [*first, *given, allow_quarantined, cluster, cluster, page_size]
             rows = connection.execute(sql, parameters).fetchall()
         yield from (ListedRecord(*row[1:]) for row in rows)
         if limit is not None or len(rows) < _PAGE_SIZE:
@@ -128,7 +133,7 @@ def iter_selection(
 def count_operation(store: Store, operation: Operation) -> SelectionCounts:
     """Count the records that the operation has still to send and those it left out."""
     with store.borrow() as connection:
-        return _count(connection, _OPERATION, [operation.cluster_id, operation.operation_id])
+        return _count(connection, _OPERATION, [UNKNOWN_CLUSTER, operation.cluster_id, operation.operation_id])
 
 
 def _count(connection: Any, sql: str, parameters: list[Any]) -> SelectionCounts:

@@ -100,6 +100,20 @@ def test_the_dry_run_reports_skipped_records_with_their_reasons(store):
     assert dry_run(store, ALL, allow_quarantined=True, to_cluster="elsewhere").total == 4
 
 
+def test_the_dry_run_reports_records_that_may_be_on_an_unknown_cluster(store):
+    add_dead_letters(store, 2)
+    DeadLetters(store).add([dead_letter(7, cluster_id="", verdict="possibly_persisted")])
+
+    run = dry_run(store, ALL)
+
+    assert (run.total, run.unknown_cluster, run.to_dict()["unknown_cluster"]) == (2, 1, 1)
+    assert (
+        "1 record is left out: possibly on a topic of an unknown cluster. To send it, specify the cluster: "
+        "`--to CLUSTER`, or to_cluster= in Python."
+    ) in run.sentences
+    assert dry_run(store, ALL, to_cluster=CLUSTER).total == 3
+
+
 def test_the_most_severe_finding_comes_first(store):
     add_dead_letters(store, 3, verdict="possibly_persisted")
     found = checked(

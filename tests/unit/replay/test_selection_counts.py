@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dlq import DeadLetters
+from producer_core.events import SAFE_VERDICTS
 from producer_core.replay import selection_counts
 from tests.fixtures.replays import ALL, CLUSTER, add_dead_letters, dead_letter, message_id, planned
 
@@ -92,3 +93,44 @@ def test_an_empty_selection_counts_nothing(store):
     assert selection_counts.count_selection(store, ALL, None, False, None) == ([], {})
     assert selection_counts.main_cluster(store, ALL) == ""
     assert list(selection_counts.iter_selection(store, ALL)) == []
+
+
+UNSAFE_VERDICTS = ("possibly_persisted", "inconclusive")
+
+
+@pytest.fixture
+def all_clusters(store):
+    """Dead letters of an unknown, of this and of another cluster, each with every verdict; most are of this cluster."""
+    verdicts = (*SAFE_VERDICTS, *UNSAFE_VERDICTS)
+    kinds = [(cluster, verdict) for cluster in ("", CLUSTER, "elsewhere", CLUSTER) for verdict in verdicts]
+    DeadLetters(store).add(
+        dead_letter(number, cluster_id=cluster, verdict=verdict)
+        for number, (cluster, verdict) in enumerate(kinds)
+    )
+    return store
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize("to", [None, CLUSTER])
+def test_the_dry_run_counts_the_records_that_the_plan_freezes(all_clusters, clock, to, limit):
+    cluster = None if to else CLUSTER
+    expected = selection_counts.count_selection(all_clusters, ALL, limit, False, CLUSTER, anywhere=bool(to))
+    listed = [
+        one.message_id
+        for one in selection_counts.iter_selection(all_clusters, ALL, cluster=cluster, limit=limit)
+    ]
+
+    operation = planned(all_clusters, clock, to_cluster=to, limit=limit)
+
+    with all_clusters.borrow() as connection:
+        frozen = connection.execute(
+            "SELECT message_id, dead.verdict FROM operation_records AS records JOIN dead_letters AS dead USING (message_id) "
+            "WHERE records.operation_id = ? AND records.state = 'pending'",
+            [operation.operation_id],
+        ).fetchall()
+    assert sorted(listed) == sorted(row[0] for row in frozen)
+    verdicts = [row.verdict for row in expected[0] for _ in range(row.records)]
+    assert sorted(verdicts) == sorted(row[1] for row in frozen)
+    if limit is None:
+        assert selection_counts.count_operation(all_clusters, operation)[1] == expected[1]
+        assert expected[1]["unknown_cluster"] == (0 if to else len(UNSAFE_VERDICTS))
