@@ -21,7 +21,7 @@ from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of, states
 from producer_core.dlq.memory_queue import dead_letter_of
 from producer_core.dlq.store_or_spill import DeadLetterWriter
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
@@ -324,7 +324,8 @@ class StoreBackend:
     def _set_cluster(self, cluster: str) -> None:
         assert self._producer is not None and self.store is not None
         if cluster:
-            self.store.execute("name_cluster", cluster=cluster, producer=self._producer.identity)
+            with self.store.borrow(write=True) as connection:
+                states.name_cluster(connection, self._producer.identity, cluster)
 
     def _next_batch(self) -> int | None:
         """Return the number above all batches of this session in the store; None while the store is unavailable."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
+from producer_core.dlq import states
 from producer_core.errors import ReplayError
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
 
@@ -243,10 +244,24 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     if not held["claimed"]:
         return end(store, operation_id, now)
     if _abandoned(store, operation, held["since"] or 0.0, now):
-        store.execute("replay_abandon_letters", operation=operation_id, now=now, reason=ABANDONED)
+        _release_dead_letters(store, operation_id, now)
         store.execute("replay_abandon_records", operation=operation_id, text=ABANDONED)
         return end(store, operation_id, now)
     return operation
+
+
+def _release_dead_letters(store: Store, operation_id: str, now: float) -> None:
+    """Release dead letters claimed by a dead runner of a vanished cluster: their outcome cannot be determined."""
+    with store.borrow(write=True) as connection:
+        states.move(
+            connection,
+            ("operation_id = ?", [operation_id]),
+            "replaying",
+            "dead",
+            now=now,
+            verdict="inconclusive",
+            verdict_reason=ABANDONED,
+        )
 
 
 def end(store: Store, operation_id: str, now: float, *, stopped: str | None = None) -> Operation:

@@ -47,6 +47,8 @@ def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
         )
     if isinstance(error, duckdb.InterruptException):
         return StoreError("The query exceeded its time limit and was cancelled.", fix="Use a shorter range.")
+    if isinstance(error, duckdb.InternalException) and not any(sign in text for sign in _SIGNS_OF_DAMAGE):
+        return internal(path, text)
     return (
         _from_text(text, path)
         or _from_damage(text, path)
@@ -124,6 +126,14 @@ def damaged(path: Path, text: str) -> StoreCorrupt:
     return StoreCorrupt(
         f"The store {path} is damaged ({_first(text)}).",
         fix="Move it aside, or restore a snapshot. The next start creates a new store.",
+    )
+
+
+def internal(path: Path, text: str) -> StoreError:
+    return StoreError(
+        f"DuckDB has an internal error, and did not finish this step on the store {path}: {_first(text)}",
+        fix="Changes of this step are rolled back. Take a copy with `store snapshot`, and report the error with the version "
+        "of producer-core. It is a bug in DuckDB or producer_core.",
     )
 
 

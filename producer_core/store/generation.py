@@ -42,7 +42,7 @@ def revoke_safe_verdicts(connection: duckdb.DuckDBPyConnection, path: Path) -> i
     with dead_letter_counts.in_place(connection, _SAFE_ROWS):
         changed = connection.execute(
             "UPDATE dead_letters SET verdict = 'possibly_persisted', verdict_reason = concat(?, ' Previously: ', verdict_reason)"
-            f" WHERE rowid IN ({_SAFE_ROWS})",
+            " WHERE rowid IN (SELECT place FROM changed_places)",
             [RESTORED],
         ).fetchone()
     _write(connection, path, max(_number(connection), _file_number(path)) + 1)

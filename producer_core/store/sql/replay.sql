@@ -185,13 +185,8 @@ WHERE operation_records.operation_id = $operation AND operation_records.state = 
 UPDATE operation_records SET state = 'skipped', text = coalesce(text, $text), settled_at = $now
 WHERE operation_id = $operation AND state = 'pending';
 
--- name: replay_abandon_letters
--- Release dead letters claimed by a dead runner of a vanished cluster: their outcome cannot be determined.
-UPDATE dead_letters SET state = 'dead', verdict = 'inconclusive', verdict_reason = $reason, state_at = $now
-WHERE state = 'replaying' AND operation_id = $operation;
-
 -- name: replay_abandon_records
--- Release the records of these dead letters.
+-- Release the records that a dead runner of a vanished cluster had claimed.
 UPDATE operation_records SET state = 'pending', text = $text
 WHERE operation_id = $operation AND state = 'claimed';
 

@@ -13,7 +13,3 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.c
 -- name: forget_setting
 -- Restore the default of one setting.
 DELETE FROM settings WHERE name = $name;
-
--- name: name_cluster
--- Set the cluster of a producer's dead letters that were recorded before it was known.
-UPDATE dead_letters SET cluster_id = $cluster WHERE producer_id = $producer AND cluster_id = '';

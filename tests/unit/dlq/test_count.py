@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from producer_core import replay
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, states
 from producer_core.dlq.count import COLUMNS
 from producer_core.events import Attempt
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import RecordOutcome
-from producer_core.store import Store
+from producer_core.store import Store, generation
 from tests.fixtures.dead_letters import NOW, dead_letter
 from tests.fixtures.replays import CLUSTER, add_dead_letters
 
@@ -128,6 +128,40 @@ def test_a_replay_updates_rows_in_place_and_keeps_the_counts_correct(store, monk
     if not trigger_limit:
         assert row_ids(store) == before
     DeadLetters(store).archive(DeadLetterFilter(), who="me", origin="python")  # with the trigger restored
+    assert_counts(store)
+
+
+@pytest.mark.slow
+def test_bulk_changes_succeed_across_a_row_group_of_duckdb(store, dead_letters):
+    """The row group's end is inside a chunk of 2,048 rows, because the first chunk has rows that stay unchanged."""
+    operator = {"who": "me", "origin": "python"}
+    dead_letters.add([dead_letter(number, topic="other") for number in range(6)])
+    dead_letters.add([dead_letter(6, topic="many", cluster_id="", producer_id="q")])
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO dead_letters SELECT dead_letters.* REPLACE ('n-' || number AS message_id) "
+            "FROM dead_letters, range(122899) AS numbers(number) WHERE topic = 'many'"
+        )
+    many = DeadLetterFilter(topic="many")
+
+    assert dead_letters.archive(many, **operator).count == 122_900
+    assert dead_letters.restore(many, **operator).count == 122_900
+    with store.borrow(write=True) as connection:
+        states.name_cluster(connection, "q", "c")
+        states.move(connection, ("topic = 'many'", []), "dead", "replaying", now=NOW, operation_id="op")
+    assert len(dead_letters.unclaim("op")) == 122_900
+    dead_letters.archive(many, **operator)
+    confirmation = dead_letters.purge_phrase(many, min_age=-60)
+    assert dead_letters.purge(many, **operator, confirmation=confirmation, min_age=-60).count == 122_900
+    assert_counts(store)
+
+
+def test_revoked_verdicts_keep_the_counts_correct(store, dead_letters, monkeypatch, tmp_path):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", 0)
+    dead_letters.add(list(random_dead_letters(20)))
+    with store.borrow(write=True) as connection:
+        assert generation.revoke_safe_verdicts(connection, tmp_path / "store.duckdb")
+
     assert_counts(store)
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 
+import duckdb
 import pytest
 
 from producer_core.errors import StoreCorrupt, StoreError, StoreUnavailable
@@ -276,3 +277,12 @@ def test_a_network_file_system_is_logged(tmp_path, monkeypatch, caplog):
 
     assert store.info().network_file_system == "nfs4"
     assert f"store on a network file system: path={store.path}, type=nfs4" in caplog.messages
+
+
+def test_an_internal_error_of_duckdb_has_a_way_out(tmp_path):
+    text = "INTERNAL Error: DataChunk::CheckCardinality - vector has size 4\n\nStack Trace:\n..."
+    error = file_errors.from_duckdb(duckdb.InternalException(text), tmp_path / "store.duckdb")
+
+    assert type(error) is StoreError
+    assert "CheckCardinality" in str(error) and "Stack Trace" not in str(error)
+    assert "store snapshot" in error.fix and "report" in error.fix
