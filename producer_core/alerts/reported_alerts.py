@@ -46,6 +46,7 @@ END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
         "journal_full": EndCondition(after=_TEN_MINUTES),
         "journal_torn": EndCondition(after=_HOUR),
         "journal_damaged": EndCondition(),
+        "store_replaced": EndCondition(),
         "dlq_over_bound": EndCondition(by=("dlq_within_bound",)),
         "weak_replication": EndCondition(),
         "telemetry_lost": EndCondition(after=_HOUR),

@@ -295,6 +295,14 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "Check the disk. The damaged bytes are kept in a separate file; all other entries are processed.",
             lasting=True,
         ),
+        "store_replaced": AlertRule(
+            "critical",
+            "{text}",
+            'Stop the producers before you replace the file of a store. If the old file still exists, export its dead '
+            'letters with "producer-core dlq export". Otherwise, send them again from their source. Then acknowledge '
+            "this alert.",
+            lasting=True,
+        ),
         "dlq_over_bound": AlertRule(
             "warning",
             "{text}",

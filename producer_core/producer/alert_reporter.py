@@ -38,6 +38,7 @@ class AlertReporter:
         self._watcher: AlertWatcher | None = None
         self._firing: dict[Key, Alert] = {}
         self._ledger_lost = 0
+        self.replaced = ""  # what the last replacement of the store's file means
 
     def report(
         self, store: Store, producer: ProducerView, recorder: Recorder, *, closed: bool, stopping: bool
@@ -50,7 +51,11 @@ class AlertReporter:
             )
             self._watcher.start(after=_FIRST_CHECK_S)
         now = self._clock()
-        for notice in (*self._limits.check(store, now), *self._losses(recorder, now)):
+        for notice in (
+            *self._limits.check(store, now),
+            *self._losses(recorder, now),
+            *self._replacements(store, producer, now),
+        ):
             recorder.notice(notice)
             producer.alerts.notice(notice)
         # a loss alert outlasts its producer
@@ -103,3 +108,11 @@ class AlertReporter:
             text = f"The ledger rows of {plural(missing, 'acknowledged message')} were dropped: the store was unavailable."
             notices.append(Notice("ledger_lost", "warning", text, now, {"acknowledgements": missing}))
         return notices
+
+    def _replacements(self, store: Store, producer: ProducerView, now: float) -> list[Notice]:
+        """Return a notice if the file of the store was replaced since the last report."""
+        text = store.take_replaced(producer.identity)
+        if text is None:
+            return []
+        self.replaced = text
+        return [Notice("store_replaced", "critical", text, now)]

@@ -138,6 +138,9 @@ class StoreBackend:
         with time_budget.at_most(timeout):
             self._alert_reporter.stop(deadline.left(at_most=1.0) / 2)
             self.recorder.stop(deadline.left())
+            if self._alert_reporter.replaced:
+                reason = self._alert_reporter.replaced
+                logger.warning(**with_fields("dead letters may be missing from the store", reason=reason))
             if self.store is not None and not isinstance(self._where, Store):
                 self.store.close()
 

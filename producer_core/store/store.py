@@ -35,6 +35,7 @@ from producer_core.store.connection_pool import ConnectionPool
 from producer_core.store.inspect import StoreInfo
 from producer_core.store.migrate import check, migrate, newest
 from producer_core.store.queries import query, run
+from producer_core.store.replacement import CommittedBatches
 
 if TYPE_CHECKING:
     import pyarrow
@@ -53,6 +54,7 @@ class Store:
         self._create = create
         self._clock = clock
         self._pool = ConnectionPool(path)
+        self._committed = CommittedBatches()
 
     @classmethod
     def open(
@@ -104,9 +106,18 @@ class Store:
             return int(changed[0]) if changed else 0
 
     def append(self, *batches: Batch) -> int:
-        """Merge recorder batches in one transaction; return how many were new."""
+        """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block."""
         with self.borrow(write=True) as connection:
-            return merge.merge(connection, *batches, now=self._clock())
+            replaced = self._committed.find_replaced(connection, batches)
+            new = merge.merge(connection, *batches, now=self._clock())
+            for text in dict.fromkeys(replaced.values()):
+                self._report_replaced(text)
+        self._committed.add(batches, replaced)
+        return new
+
+    def take_replaced(self, producer: str) -> str | None:
+        """Return once that the file was replaced and lacks batches of this producer, which this object had appended."""
+        return self._committed.take_replaced(producer)
 
     def stamp(self) -> object:
         """Return a value that differs after any write of any process. Two equal values mean that nothing was written,
@@ -288,7 +299,12 @@ class Store:
             who=current_actor(), origin="store", action="doubt", selection={}, count=revoked, outcome=text
         )
 
+    def _report_replaced(self, text: str) -> None:
+        logger.error(**with_fields("the store was replaced", path=str(self.path), reason=text))
+        self.audit(who=current_actor(), origin="store", action="doubt", selection={}, count=0, outcome=text)
+
     def _report_emptied(self) -> None:
+        self._committed.forget()
         logger.error(**with_fields("the store was empty; a new one was created", path=str(self.path)))
         text = "The file was empty (0 bytes) although it had been a store. A new store was created; all content is lost."
         self.audit(who=current_actor(), origin="store", action="create", selection={}, count=0, outcome=text)

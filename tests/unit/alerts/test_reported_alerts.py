@@ -72,7 +72,9 @@ def test_only_lasting_alerts_outlive_their_producer():
     assert firing(alerts, 10**9, closed=True)
 
 
-@pytest.mark.parametrize("kind", ["acknowledged_lost", "topic_recreated", "journal_damaged"])
+@pytest.mark.parametrize(
+    "kind", ["acknowledged_lost", "topic_recreated", "journal_damaged", "store_replaced"]
+)
 def test_an_alert_of_lost_data_outlives_its_producer_and_does_not_expire(kind):
     reported = ReportedAlerts()
     reported.notice(Notice(kind, "critical", "x", 0.0))

@@ -9,6 +9,7 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.errors import ConfigError
+from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.alerts import named_function
 from tests.support import eventually
@@ -70,3 +71,17 @@ def _notice():
     from producer_core.events import Notice
 
     return Notice("fatal_error", "critical", "The client broke.", time.time())
+
+
+@pytest.mark.slow
+def test_a_store_deleted_under_a_producer_fires_an_alert_that_outlives_the_producer(tmp_path, caplog):
+    path = tmp_path / "store.duckdb"
+    producer = open_producer(tmp_path)
+    eventually(lambda: Store.open(path).rows("producers"))
+    path.unlink()
+    producer.close(10)
+
+    (found,) = (row for row in Store.open(path).rows("alerts_list") if row["rule"] == "store_replaced")
+    assert found["state"] == "firing" and "Dead letters stored until now may be missing" in found["text"]
+    assert "the store was replaced" in caplog.text
+    assert "dead letters may be missing from the store" in caplog.text
