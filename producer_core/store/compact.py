@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import duckdb
 
-from producer_core.errors import StoreFull
-from producer_core.store import file_errors, paths, write_ahead_log
+from producer_core.errors import StoreError
+from producer_core.store import file_errors, paths
 from producer_core.store.connection_pool import ConnectionPool
 from producer_core.store.migrate import migrate
 
@@ -35,8 +35,8 @@ def compact(pool: ConnectionPool, path: Path, *, now: float) -> int:
             with pool.attached(draft, write=True) as connection:
                 _copy(connection, path, now=now)
             paths.publish_whole(draft, path)
-        except (OSError, duckdb.Error) as error:
-            path.with_name(path.name + ".new").unlink(missing_ok=True)
+        except (OSError, duckdb.Error, StoreError) as error:
+            paths.remove_draft(path)
             raise _store_error(error, path) from error
         return before - path.stat().st_size
 
@@ -45,10 +45,6 @@ def _merge_wal(pool: ConnectionPool, path: Path) -> None:
     """Move the content of a write-ahead log, left by a crash, to the file before it is copied."""
     with pool.attached(path, write=True):
         pass
-    if write_ahead_log.path_of(path).exists():
-        raise StoreFull(
-            f"The write-ahead log of {path} could not be merged into the file.", fix="Free some disk space."
-        )
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, path: Path, *, now: float) -> None:
@@ -71,8 +67,8 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
 
 
 def _store_error(error: Exception, path: Path) -> Exception:
-    return (
-        file_errors.from_system(error, path)
-        if isinstance(error, OSError)
-        else file_errors.from_duckdb(error, path)
-    )
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        return file_errors.from_system(error, path)
+    return file_errors.from_duckdb(cast("duckdb.Error", error), path)

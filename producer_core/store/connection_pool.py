@@ -100,9 +100,14 @@ class ConnectionPool:
 
     @contextlib.contextmanager
     def attached(self, path: Path, *, write: bool) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Lend a connection to `path` itself. The caller must already have locked out all other users."""
+        """Lend a connection to `path` itself. The caller must already have locked out all other users.
+
+        After a write block the file itself holds all data. Raise StoreFull if a part is only in the write-ahead log.
+        """
         with self._attached(path, write=write, deadline=time.monotonic()) as connection:
             yield connection
+        if write and write_ahead_log.path_of(path).exists():
+            raise file_errors.disk_full(self._path)
 
     def stamp(self) -> object:
         """Return the state of the file and its write-ahead log; see `Store.stamp`."""

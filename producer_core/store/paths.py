@@ -100,11 +100,17 @@ def make_folder(folder: Path) -> None:
 
 def clean_draft(path: Path) -> Path:
     """Return the path of a new store's draft, after removing leftovers of earlier attempts and of a deleted store."""
+    draft = remove_draft(path)
+    if write_ahead_log.path_of(path).exists():
+        write_ahead_log.path_of(path).replace(path.with_name(path.name + ".wal.orphan"))
+    return draft
+
+
+def remove_draft(path: Path) -> Path:
+    """Remove the draft of a store, and the files beside it. Return its path."""
     draft = path.with_name(path.name + ".new")
     for old in (draft, write_ahead_log.path_of(draft), UndoLog(draft).path):
         old.unlink(missing_ok=True)
-    if write_ahead_log.path_of(path).exists():
-        write_ahead_log.path_of(path).replace(path.with_name(path.name + ".wal.orphan"))
     return draft
 
 

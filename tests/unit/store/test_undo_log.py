@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from producer_core._internal import private_files
 from producer_core.errors import StoreCorrupt, StoreFull, StoreUnavailable
 from producer_core.store import Store
 from producer_core.store.undo_log import UndoLog
@@ -138,6 +139,38 @@ def test_without_room_for_an_undo_log_the_data_stays_in_the_write_ahead_log(stor
 
     assert store.rows("totals")[0]["acknowledged"]
     assert not store.append(batch("p", 0))
+
+
+@pytest.mark.parametrize("files", ["store.duckdb.new.undo", "store.duckdb.undo"])
+def test_a_compaction_without_room_for_an_undo_log_leaves_the_store_unchanged(store, monkeypatch, files):
+    written = private_files.write
+
+    def full(path, data):
+        if path.name == files:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("producer_core._internal.private_files.write", full)
+        store.append(batch("p", 0))
+        with pytest.raises(StoreFull, match=r"store\.duckdb is full"):
+            store.compact()
+
+    assert store.rows("totals")[0]["acknowledged"]
+    assert not list(store.path.parent.glob("store.duckdb.new*"))
+    store.compact()
+
+
+def test_a_store_is_not_created_without_room_for_its_undo_log(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("producer_core._internal.private_files.write", full)
+        with pytest.raises(StoreFull, match=r"store\.duckdb is full"):
+            Store.open(tmp_path / "store.duckdb")
+
+    assert Store.open(tmp_path / "store.duckdb").rows("producers") == []
 
 
 def test_no_checkpoint_runs_without_an_undo_log(store, monkeypatch):
