@@ -165,3 +165,9 @@ def test_a_thread_inside_the_store_does_not_abort_the_interpreter_at_exit(tmp_pa
             [sys.executable, "-c", ENDING, str(tmp_path / "store.duckdb")], capture_output=True, timeout=60
         )
         assert ended.returncode == 0, ended.stderr.decode()
+
+
+def test_an_error_about_a_draft_names_the_store(store):
+    with pytest.raises(StoreError, match=r"store\.duckdb\b(?!\.new)"):
+        with store._pool.attached(store.path.parent / "missing" / "store.duckdb.new", write=True):
+            pass
