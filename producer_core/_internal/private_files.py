@@ -20,6 +20,12 @@ def make_folder(folder: Path) -> list[Path]:
     return missing
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Make the creation and deletion of files in a directory durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -20,7 +20,6 @@ _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
 _MAX_AGE = 24 * 3600.0
 _WINDOW = 300.0
 _MAX_ERROR_RATE = 0.05
-_BECAME_DEAD = ("settled message became a dead letter", "settled messages became dead letters")
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def assess(
         found.append(
             (
                 "unhealthy",
-                f"{share:.1%} of {plural(dead + acknowledged, *_BECAME_DEAD)} in the last 5 minutes.",
+                f"{share:.1%} of {output.became_dead(dead + acknowledged)} in the last 5 minutes.",
             )
         )
     healthy: Status = "healthy"

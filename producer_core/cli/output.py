@@ -13,6 +13,7 @@ from typing import Any, Literal
 import click
 import orjson
 
+from producer_core._internal.plural import plural
 from producer_core.cli.plain_text import in_json, plain
 
 _GAP = 2
@@ -145,6 +146,11 @@ def sparkline(counts: Sequence[int]) -> str:
 def ago(at: float | None) -> str:
     """Return the time since then as text."""
     return "never" if at is None else f"{duration(time.time() - at)} ago"
+
+
+def became_dead(settled: int) -> str:
+    """Return the base of a share of dead letters, after `… of`."""
+    return plural(settled, "settled message became a dead letter", "settled messages became dead letters")
 
 
 def size(number: int | None) -> str:

@@ -152,7 +152,7 @@ def _print(found: Mapping[str, Any]) -> None:
 def _dead_share(found: Mapping[str, Any]) -> str:
     """Return the share of dead letters with its base, in which a replay settles its message a second time."""
     settled = found["messages_sent"] + found["messages_dlq"]
-    return f"{found['message_error_rate']:.2%} of {plural(settled, 'settled message became a dead letter', 'settled messages became dead letters')}"
+    return f"{found['message_error_rate']:.2%} of {output.became_dead(settled)}"
 
 
 _LATENCIES = (("median", "median"), ("p95", "p95"), ("p99", "p99"), ("average", "avg"))

@@ -78,46 +78,41 @@ class FailureHandler:
         verdict = _judge(failure, message, self._retry_backoff)
         text = error.str()
         partition = None if message is None else message.partition()
-        expected = self._expected_verdict(delivery, failure, verdict, message)
+        now = time.monotonic()
+        produced_at = 0.0 if message is None else _produced_at(message, now)
+        expected = self._expected_verdict(delivery, failure, verdict, message, produced_at, now)
         if expected is None:
             if message is not None:  # else the client refused the record, whatever the connection
                 text = self._with_reason(failure, text, verdict)
             self._record(delivery, failure, text, verdict, partition)
         else:
-            now = time.monotonic()
-            self._defer(
-                PendingVerdict(delivery, expected, failure, text, partition, _produced_at(message, now), now)
-            )
+            self._defer(PendingVerdict(delivery, expected, failure, text, partition, produced_at, now))
 
     def _expected_verdict(
-        self, delivery: Delivery, failure: Failure, verdict: Verdict, message: Any
+        self,
+        delivery: Delivery,
+        failure: Failure,
+        verdict: Verdict,
+        message: Any,
+        produced_at: float,
+        reported_at: float,
     ) -> Literal["not_sent", "rejected"] | None:
         """Return the verdict that the next statistics may confirm; None when the report alone decides."""
         if message is None or getattr(message, "verdict", None) is not None:
             return None
-        now = time.monotonic()
-        produced_at = _produced_at(message, now)
         if verdict == "rejected":
             return verdict
         if verdict != "possibly_persisted":
             return None
-        if self._may_be_rejected(failure, message, produced_at, now):
-            return "rejected"
+        if message.latency() is not None:  # it may have waited for the client's first producer id
+            since = self._connection.transmitted_after(produced_at)
+            if self._was_fast(failure, reported_at if since is None else since, reported_at):
+                return "rejected"
         if failure.kind in _PROVABLE and not self._connection.may_have_sent(
             delivery.accepted_at, produced_at
         ):
             return "not_sent"
         return None
-
-    def _may_be_rejected(
-        self, failure: Failure, message: Any, produced_at: float, reported_at: float
-    ) -> bool:
-        """Whether the message may have been transmitted only once, after a wait for the client's first producer id."""
-        if message.latency() is None:
-            return False
-        since = self._connection.transmitted_after(produced_at)
-        latency = 0.0 if since is None else reported_at - since
-        return judge(failure, latency=latency, retry_backoff=self._retry_backoff)[0] == "rejected"
 
     def _defer(self, pending: PendingVerdict) -> None:
         """Wait for the next statistics. Until then the message is not sent again, and its lane waits for its retry."""
@@ -147,13 +142,15 @@ class FailureHandler:
         times = pending.delivery.accepted_at, pending.produced_at
         if pending.expected == "not_sent":
             return not self._connection.may_have_sent(*times)
-        return self._was_fast(pending) and not self._connection.may_have_repeated(*times)
-
-    def _was_fast(self, pending: PendingVerdict) -> bool:
-        """Whether the rejection arrived before the client could transmit the message again."""
         since = self._connection.transmitted_after(pending.produced_at)
-        latency = pending.reported_at - (pending.produced_at if since is None else since)
-        return judge(pending.failure, latency=latency, retry_backoff=self._retry_backoff)[0] == "rejected"
+        fast = self._was_fast(
+            pending.failure, pending.produced_at if since is None else since, pending.reported_at
+        )
+        return fast and not self._connection.may_have_repeated(*times)
+
+    def _was_fast(self, failure: Failure, since: float, reported_at: float) -> bool:
+        """Whether this is a rejection that arrived before the client could transmit the message again."""
+        return judge(failure, latency=reported_at - since, retry_backoff=self._retry_backoff)[0] == "rejected"
 
     def _record(
         self, delivery: Delivery, failure: Failure, text: str, verdict: Verdict, partition: int | None

@@ -1,8 +1,8 @@
 """Order messages in lanes, so that a later message does not overtake an earlier one that is retried.
 
 A lane is a key of a topic, or without a key a partition that the caller chose. Kafka guarantees order within a partition,
-and librdkafka keeps it within the delivery timeout. The producer resends a message that librdkafka no longer retries, and the lanes
-keep its order.
+and librdkafka keeps it within the delivery timeout. The producer resends a message that librdkafka no longer retries, and
+the lanes keep its order.
 """
 
 from __future__ import annotations

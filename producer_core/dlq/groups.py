@@ -23,7 +23,8 @@ _MAX_BARS = 48
 _WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 _FINE_WIDTHS = (1.0, 5.0, 15.0, 60.0, 300.0, 600.0)
 _MAX_MARGIN = _MAX_BARS * _WIDTHS[-1]
-"""The maximum number of hours of a trend before the first and after the last dead letter, even if the filter's range is longer."""
+"""The maximum number of hours of a trend before the first and after the last dead letter, even if the filter's range is
+longer."""
 _FINE_HOURS = 6
 """Shorter trends are computed from the dead letters instead of the hourly counts, in bars of seconds or minutes."""
 

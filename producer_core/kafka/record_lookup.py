@@ -1,8 +1,8 @@
 """Look up records at the end of a topic: have these messages been written?
 
 The consumer is `read_committed`, so records of aborted transactions do not count. A `read_uncommitted` client determines
-how far to read, because the end for a `read_committed` one, the last stable offset, stops at an open transaction. Each lookup creates a new consumer and assigns
-at once: an existing one would first wait for the fetch in progress.
+how far to read, because the end for a `read_committed` one, the last stable offset, stops at an open transaction. Each
+lookup creates a new consumer and assigns at once: an existing one would first wait for the fetch in progress.
 """
 
 from __future__ import annotations

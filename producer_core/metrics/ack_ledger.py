@@ -131,7 +131,7 @@ class AckLedger(Hook):
     # The caller of these holds the lock.
 
     def _add(self, topic: str, partition: int, items: list[Acknowledged]) -> None:
-        """Add acknowledgements of one partition: all at once if each has an offset and belongs to its own session."""
+        """Add acknowledgements of one partition: all at once if each has an offset and belongs to this session."""
         seqs, offsets = list(map(_SEQ, items)), list(map(_OFFSET, items))
         if None in offsets or min(seqs) < self._first:
             for item in items:

@@ -122,7 +122,7 @@ def publish(draft: Path, path: Path) -> None:
 
 def publish_whole(draft: Path, path: Path) -> None:
     """Replace an existing file by the draft, once the draft is durable."""
-    _sync(draft)
+    private_files.sync_file(draft)
     publish(draft, path)
     private_files.sync_folder(path.parent)
 
@@ -139,7 +139,7 @@ def copy(path: Path, target: Path) -> Path:
         if write_ahead_log.path_of(path).exists():
             shutil.copyfile(write_ahead_log.path_of(path), write_ahead_log.path_of(target))
             write_ahead_log.path_of(target).chmod(0o600)
-        _sync(draft)
+        private_files.sync_file(draft)
         publish(draft, target)
     except OSError as error:
         draft.unlink(missing_ok=True)
@@ -157,8 +157,3 @@ def network_file_system(path: Path) -> str | None:
     mounted = [(point, kind) for point, kind in mounts if path.is_relative_to(point)]
     kind = max(mounted, key=lambda mount: len(mount[0]), default=("", ""))[1]
     return kind if kind in _NETWORK else None
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

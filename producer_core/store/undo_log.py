@@ -49,8 +49,7 @@ class UndoLog:
         source = os.open(self._store, os.O_RDONLY | os.O_CLOEXEC)
         try:
             private_files.write(self.path, _copy(source, _blocks_written_in_place(connection, alias)))
-            with self.path.open("rb") as file:
-                os.fsync(file.fileno())
+            private_files.sync_file(self.path)
             private_files.sync_folder(self.path.parent)
             yield
         finally:

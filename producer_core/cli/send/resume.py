@@ -199,7 +199,7 @@ def _after_complete(state: SendState, now: SendJob, extends: Callable[[SendJob],
 
 def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
     return ResumeRefused(
-        f"This file was extended after an earlier run sent {plural(sent, 'row')} of it to {now.topic}: it had "
+        f"This file was extended after an earlier run sent {plural(sent, 'row')} from it to {now.topic}: it had "
         f"{before.size:,} bytes and has {now.size:,}.",
         fix=f"Use --skip to leave out the rows that were sent, or send a file with only the new rows. {_RESTART}",
     )
@@ -207,7 +207,7 @@ def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
 
 def _replaced(before: SendJob, now: SendJob, sent: int) -> str:
     change = "replaced or truncated" if now.size < before.size else "replaced"
-    note = f"This file was {change} after an earlier run sent {plural(sent, 'row')} of it to {now.topic}."
+    note = f"This file was {change} after an earlier run sent {plural(sent, 'row')} from it to {now.topic}."
     return note if now.delivery == "exactly_once" else f"{note} This run sends its present rows."
 
 

@@ -29,9 +29,11 @@ _READ_TIMEOUT, _LAST_READ_TIMEOUT, _RETRY_PAUSE = 10.0, 2.0, 2.0
 """Seconds that one read may take, that the read during stop() may take, and until an incomplete read is repeated."""
 _MAX_RETRIES = 15
 _AMBIGUOUS_TICKS = 40
-"""The number of statistics events, one second apart, after an ambiguous failure during which a copy of its message may still be appended."""
+"""The number of statistics events, one second apart, after an ambiguous failure during which a copy of its
+message may still be appended."""
 _SUSPICIOUS_TICKS = 3
-"""The number of statistics events after a failed attempt during which the epoch may have risen without being detected, for stop()."""
+"""The number of statistics events after a failed attempt during which the epoch may have risen without being
+detected, for stop()."""
 
 
 class DuplicateCheck(Hook):

@@ -35,7 +35,8 @@ class GroupSync:
     def wait(self, end: int) -> None:
         """Wait until the bytes below this offset are on disk. Raise OSError when their sync failed.
 
-        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. Therefore no sync follows a failed one.
+        A later successful sync would prove nothing: after a failure the kernel has dropped the pages. Therefore
+        no sync follows a failed one.
         """
         while self.synced < end:
             if self.failed:
@@ -46,7 +47,7 @@ class GroupSync:
                 self._wait_or_lead(end)
 
     def _sync_again(self) -> None:
-        """Sync in a signal handler that interrupted the sync of its own thread: that sync cannot end until the handler returns."""
+        """Sync in a signal handler that interrupted its own thread's sync, which cannot end until the handler returns."""
         self._sync(self._size())
         self._notify(len(self._later))
 

@@ -35,7 +35,8 @@ T = TypeVar("T")
 WINDOW = 100_000
 """Ids read in one transaction."""
 SLICE, SLICE_BYTES = 500, 16 << 20
-"""The maximum number of dead letters read in one transaction, and the bytes of values after which no further one is added."""
+"""The maximum number of dead letters read in one transaction, and the bytes of values after which no further
+one is added."""
 _STORE_TIMEOUT = 60.0
 _MAX_TRIES = 10
 

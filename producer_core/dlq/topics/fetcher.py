@@ -116,8 +116,8 @@ def fetch(
 
 @dataclass
 class _OffsetRange:
-    """The offsets of a partition to read, from `start` up to but not including `end`. Earlier fetches have read all offsets before
-    `stored_offset`; `is_contiguous` says that this fetch continues there without a gap."""
+    """The offsets of a partition to read, from `start` up to but not including `end`. Earlier fetches have read all
+    offsets before `stored_offset`; `is_contiguous` says that this fetch continues there without a gap."""
 
     partition: int
     start: int

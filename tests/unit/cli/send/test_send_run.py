@@ -113,7 +113,7 @@ def test_rows_appended_to_a_sent_file_are_sent_alone_or_with_every_row(send, tmp
     every = send("--restart", "--json")
 
     assert (first.exit_code, refused.exit_code, refused.stdout) == (0, 2, ""), refused.output
-    assert "extended after an earlier run sent 2 rows of it" in " ".join(refused.stderr.split())
+    assert "extended after an earlier run sent 2 rows from it" in " ".join(refused.stderr.split())
     assert json.loads(rest.stdout)["acknowledged"] == 1
     assert json.loads(every.stdout)["acknowledged"] == 3
 
@@ -127,7 +127,7 @@ def test_an_export_that_is_overwritten_is_sent_by_the_same_command(send, tmp_pat
     done = send("--json")
 
     assert json.loads(done.stdout)["acknowledged"] == 3
-    assert "This file was replaced after an earlier run sent 2 rows of it to orders." in done.stderr
+    assert "This file was replaced after an earlier run sent 2 rows from it to orders." in done.stderr
 
 
 @pytest.mark.slow
