@@ -1,8 +1,9 @@
 """Read back the producer's records from the log after the fence, when no more of them can arrive.
 
 A `read_uncommitted` client determines how far to read, because a `read_committed` one gets the last stable offset,
-which stops at an open transaction. A new `read_committed` consumer then reads. A partition is complete at a record or an end of partition at
-or above that bound. While a transaction of another producer is open, the consumer stops before it and waits.
+which stops at an open transaction. A new `read_committed` consumer then reads. A partition is complete at
+a record or an end of partition at or above that bound. While a transaction of another producer is open, the consumer
+stops before it and waits.
 """
 
 from __future__ import annotations
