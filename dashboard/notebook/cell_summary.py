@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ from producer_core.store import Store
 _REFRESH = 1.0
 _HEARTBEAT_TIMEOUT = 10.0
 """Seconds to wait for the recorders at the beginning and the end of a cell; they write once a second while the store is read."""
+_OWN_HEARTBEAT_TIMEOUT = 60.0
+"""The same for producers of this process, which may be slow but cannot be gone."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +111,12 @@ def _totals(store: Store) -> dict[str, int]:
 
 
 def _wait_for_heartbeat(store: Store, moment: float) -> None:
-    """Wait until every running producer has written its state as of `moment`, for `_HEARTBEAT_TIMEOUT` at most."""
-    deadline, waiting = time.monotonic() + _HEARTBEAT_TIMEOUT, threading.Event()
-    while time.monotonic() < deadline:
-        running = [row for row in store.rows("producers", since=moment - ALIVE) if row["closed_at"] is None]
-        if all(row["seen_at"] >= moment for row in running):
+    """Wait until every running producer has written its state as of `moment`, or until its timeout."""
+    began, this_process = time.monotonic(), (socket.gethostname(), os.getpid())
+    while (waited := time.monotonic() - began) < _OWN_HEARTBEAT_TIMEOUT:
+        running = store.rows("producers", since=moment - _OWN_HEARTBEAT_TIMEOUT)
+        behind = [row for row in running if row["closed_at"] is None and row["seen_at"] < moment]
+        alive = [row for row in behind if row["seen_at"] >= moment - ALIVE and waited < _HEARTBEAT_TIMEOUT]
+        if not alive and not any((row["host"], row["pid"]) == this_process for row in behind):
             return
-        waiting.wait(0.1)
+        time.sleep(0.1)

@@ -192,14 +192,16 @@ def _before(since: tuple[float, float], accepted_at: float, produced_at: float) 
 def _first_producer_id_at(statistics: Mapping[str, Any]) -> float | None:
     """Return the monotonic time at which the client received its first producer id; None before that.
 
-    Return 0 if it is not known: with an id that is not the first one, without idempotence, or if librdkafka's clock, `ts`,
-    is not the monotonic clock (on macOS).
+    Return 0 if it is not known: after a change of the id, without idempotence, or if librdkafka's clock, `ts`, is not the
+    monotonic clock (on macOS). librdkafka increments the epoch of an id after a failed batch, which restarts `idemp_stateage`
+    but does not count into `epoch_cnt` (rd_kafka_idemp_drain_done). A broker assigns each id with epoch 0.
     """
     eos, emitted = statistics.get("eos") or {}, statistics.get("ts", 0) / 1e6
     if eos.get("epoch_cnt") == 0:
         return None
     same_clock = 0 <= time.monotonic() - emitted < _SAME_CLOCK_S
-    if eos.get("epoch_cnt") != 1 or eos.get("idemp_state") != "Assigned" or not same_clock:
+    is_first = eos.get("epoch_cnt") == 1 and eos.get("producer_epoch") == 0
+    if not is_first or eos.get("idemp_state") != "Assigned" or not same_clock:
         return 0.0
     return float(emitted - eos["idemp_stateage"] / 1e3)
 

@@ -292,11 +292,13 @@ class Stage:
                     self.problems.append(f"a process ended with {code}: {self.errors()}")
 
     def _ended_or_abandoned(self):
+        # before the state, which the last process may be writing
+        running = any(child.alive for child in self.children)
         with contextlib.suppress(StoreError):
             if self.ended():
                 return True
-        if not any(child.alive for child in self.children):
-            raise RuntimeError(f"every process has ended before the replay: {self.errors()}")
+            if not running:
+                raise RuntimeError(f"every process has ended before the replay: {self.errors()}")
         return False
 
     def errors(self):

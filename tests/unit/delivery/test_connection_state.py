@@ -183,10 +183,11 @@ def test_a_message_may_have_been_transmitted_twice_after_an_interruption(connect
     assert not connection.may_have_repeated(accepted, time.monotonic())
 
 
-def eos(*, state="Assigned", age=1000, count=1, ts=0.0):
+def eos(*, state="Assigned", age=1000, count=1, epoch=0, ts=0.0):
     """Return statistics as of `ts` seconds ago; the state began `age` milliseconds before them."""
     emitted = int((time.monotonic() - ts) * 1e6)
-    return {"ts": emitted, "eos": {"idemp_state": state, "idemp_stateage": age, "epoch_cnt": count}}
+    values = {"idemp_state": state, "idemp_stateage": age, "epoch_cnt": count, "producer_epoch": epoch}
+    return {"ts": emitted, "eos": values}
 
 
 def test_nothing_is_transmitted_before_the_first_producer_id(connection):
@@ -198,14 +199,14 @@ def test_nothing_is_transmitted_before_the_first_producer_id(connection):
     assert connection.transmitted_after(1.0) == pytest.approx(assigned, abs=0.1)
     assert connection.transmitted_after(assigned + 2) == assigned + 2
 
-    connection.statistics(eos(age=10, count=2))  # of an epoch bump: transmitted before it too
+    connection.statistics(eos(age=10, epoch=1))  # of an epoch bump: transmitted before it too
     assert connection.transmitted_after(1.0) == pytest.approx(assigned, abs=0.2)
 
 
 @pytest.mark.parametrize(
     "unclear",
-    [eos(count=2), eos(state="DrainBump"), eos(ts=3600.0), {"brokers": {}}],
-    ids=["second id", "an id that is replaced", "another clock", "no idempotence"],
+    [eos(count=2), eos(epoch=1), eos(state="DrainBump"), eos(ts=3600.0), {"brokers": {}}],
+    ids=["second id", "second epoch", "an id that is replaced", "another clock", "no idempotence"],
 )
 def test_a_producer_id_that_may_not_be_the_first_proves_nothing(connection, unclear):
     connection.statistics(unclear)

@@ -153,7 +153,7 @@ def test_an_attempt_that_fences_a_concurrent_one_after_a_lost_connection_sends_n
         other.append(stage.send())
         self._unknown = batch
         lost = TransactionFailed(KafkaError(KafkaError._TIMED_OUT))
-        return self._after_failure(lost, len(batch))
+        return self._after_failure(lost)
 
     monkeypatch.setattr(TransactionalReplay, "_transact", cut_off)
     outcomes = stage.send()
