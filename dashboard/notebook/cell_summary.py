@@ -112,11 +112,12 @@ def _totals(store: Store) -> dict[str, int]:
 
 def _wait_for_heartbeat(store: Store, moment: float) -> None:
     """Wait until every running producer has written its state as of `moment`, or until its timeout."""
-    began, this_process = time.monotonic(), (socket.gethostname(), os.getpid())
+    began, waiting = time.monotonic(), threading.Event()
+    this_process = socket.gethostname(), os.getpid()
     while (waited := time.monotonic() - began) < _OWN_HEARTBEAT_TIMEOUT:
         running = store.rows("producers", since=moment - _OWN_HEARTBEAT_TIMEOUT)
         behind = [row for row in running if row["closed_at"] is None and row["seen_at"] < moment]
         alive = [row for row in behind if row["seen_at"] >= moment - ALIVE and waited < _HEARTBEAT_TIMEOUT]
         if not alive and not any((row["host"], row["pid"]) == this_process for row in behind):
             return
-        time.sleep(0.1)
+        waiting.wait(0.1)

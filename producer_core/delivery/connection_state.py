@@ -203,7 +203,7 @@ def _first_producer_id_at(statistics: Mapping[str, Any]) -> float | None:
     is_first = eos.get("epoch_cnt") == 1 and eos.get("producer_epoch") == 0
     if not is_first or eos.get("idemp_state") != "Assigned" or not same_clock:
         return 0.0
-    return float(emitted - eos["idemp_stateage"] / 1e3)
+    return float(emitted - (eos["idemp_stateage"] + 1) / 1e3)  # whole milliseconds, rounded down
 
 
 def _interruptions(brokers: Iterable[Mapping[str, Any]]) -> dict[int, int]:
