@@ -15,8 +15,6 @@ _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 _CONNECT_SAMPLES = 3
 """The number of statistics events, one second apart, within which a client connects for the first time."""
-_SAME_CLOCK_S = 60.0
-"""Seconds by which a statistics event may be older than its callback."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
 _NO_REASON = (
     "no broker could be reached, or none accepted the protocol: check the addresses, and security_protocol against the "
@@ -51,7 +49,8 @@ class ConnectionState:
         self._undisturbed_since = 0.0, 0.0  # no disconnect or request time-out since
         self._refusals: set[str] = set()  # reported since the last connection
         self._lost = False  # a connection was lost, which was reported
-        self._first_producer_id_at: float | None = None  # monotonic; None: unknown yet, 0: of no use
+        self._shortest_wait_s: float | None = None  # from produce to transmission; None: unknown
+        self._waits = 0  # the number of transmitted messages whose waits are known
         self._unconnected_samples = 0  # consecutive statistics without a connection after an error
         self._all_brokers_down = False  # no broker could be reached since the last connection
         self._code = "_ALL_BROKERS_DOWN"  # of the last error that names a reason
@@ -79,13 +78,17 @@ class ConnectionState:
         return _before(self._undisturbed_since, accepted_at, produced_at)
 
     def transmitted_after(self, produced_at: float) -> float | None:
-        """Return the earliest monotonic time at which a message passed to the client then could have been transmitted.
+        """Return a monotonic time before which a message passed to the client at this time was not transmitted.
 
-        The client transmits nothing before it has a producer id (rd_kafka_toppar_producer_serve), for which it waits at
-        least 500 ms after its start. None: the next statistics will tell.
+        A new client waits at least 500 ms for its producer id before it transmits anything (rd_kafka_toppar_producer_serve).
+        No message of the client waited less than the shortest wait in its statistics, if these contain the wait before each
+        transmission (rd_kafka_msgset_writer_write_msgq); those of a removed broker may be missing. None: nothing was
+        transmitted; the next statistics will tell.
         """
-        first = self._first_producer_id_at
-        return None if first is None else max(first, produced_at)
+        shortest, counts = self._shortest_wait_s, self._transmitted
+        if shortest is None:
+            return None
+        return produced_at + shortest if counts and counts.messages == self._waits else produced_at
 
     @property
     def unreachable(self) -> str | None:
@@ -112,8 +115,7 @@ class ConnectionState:
         if not _unchanged(self._interruptions, interruptions):
             self._undisturbed_since = self._clock(), time.monotonic()
         self._interruptions = interruptions
-        if self._first_producer_id_at is None:
-            self._first_producer_id_at = _first_producer_id_at(statistics)
+        self._add_waits(broker.get("int_latency") or {} for broker in brokers)
         self._set_connected(any(broker.get("state") == "UP" for broker in brokers))
         self._check_first_connection()
 
@@ -151,7 +153,7 @@ class ConnectionState:
 
         The counters of the new client start at zero. Unless nothing was `sent`, its first statistics count as a change.
         """
-        self._first_producer_id_at = None
+        self._shortest_wait_s, self._waits = None, 0
         if sent:
             self._transmitted = None
             self._undisturbed_since = self._clock(), time.monotonic()
@@ -159,6 +161,14 @@ class ConnectionState:
             self._fatal_code = error.name()
             text = f"The Kafka client failed and was re-created: {error.str()}"
             self._notify(Notice("fatal_error", "critical", text, self._clock(), {"code": error.name()}))
+
+    def _add_waits(self, windows: Iterable[Mapping[str, Any]]) -> None:
+        """Add the waits from produce to transmission since the previous statistics, of each broker, in microseconds."""
+        for window in windows:
+            if count := window.get("cnt", 0):
+                shortest, known = max(0, window.get("min", 0)) / 1e6, self._shortest_wait_s
+                self._shortest_wait_s = shortest if known is None else min(known, shortest)
+                self._waits += count
 
     def _set_connected(self, connected: bool) -> None:
         if connected == self.connected:
@@ -187,23 +197,6 @@ class ConnectionState:
 
 def _before(since: tuple[float, float], accepted_at: float, produced_at: float) -> bool:
     return accepted_at < since[0] or produced_at < since[1]
-
-
-def _first_producer_id_at(statistics: Mapping[str, Any]) -> float | None:
-    """Return the monotonic time at which the client received its first producer id; None before that.
-
-    Return 0 if it is not known: after a change of the id, without idempotence, or if librdkafka's clock, `ts`, is not the
-    monotonic clock (on macOS). librdkafka increments the epoch of an id after a failed batch, which restarts `idemp_stateage`
-    but does not count into `epoch_cnt` (rd_kafka_idemp_drain_done). A broker assigns each id with epoch 0.
-    """
-    eos, emitted = statistics.get("eos") or {}, statistics.get("ts", 0) / 1e6
-    if eos.get("epoch_cnt") == 0:
-        return None
-    same_clock = 0 <= time.monotonic() - emitted < _SAME_CLOCK_S
-    is_first = eos.get("epoch_cnt") == 1 and eos.get("producer_epoch") == 0
-    if not is_first or eos.get("idemp_state") != "Assigned" or not same_clock:
-        return 0.0
-    return float(emitted - (eos["idemp_stateage"] + 1) / 1e3)  # whole milliseconds, rounded down
 
 
 def _interruptions(brokers: Iterable[Mapping[str, Any]]) -> dict[int, int]:

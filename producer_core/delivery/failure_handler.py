@@ -104,7 +104,7 @@ class FailureHandler:
             return verdict
         if verdict != "possibly_persisted":
             return None
-        if message.latency() is not None:  # it may have waited for the client's first producer id
+        if message.latency() is not None:  # it may have waited before its transmission
             since = self._connection.transmitted_after(produced_at)
             if self._was_fast(failure, reported_at if since is None else since, reported_at):
                 return "rejected"

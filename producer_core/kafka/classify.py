@@ -126,11 +126,11 @@ def judge(
     never in a broker's queue, and librdkafka never removes an assigned partition (rd_kafka_msg_partitioner).
 
     The verdict is `rejected` only when the message came back before librdkafka could have sent it a second time.
-    `latency` is in seconds from produce to report, without the wait for the client's first producer id. A code alone
-    proves nothing, because the library retries internally, and an earlier transmission may have been written. All its
-    retries go through rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. The same applies to the library's
-    local codes: a message that waits for its retry while its topic disappears from the metadata comes back as
-    _UNKNOWN_PARTITION although it was written (measured), and the credentials of a connection may expire.
+    `latency` is in seconds from the earliest possible transmission to the report. A code alone proves nothing, because
+    the library retries internally, and an earlier transmission may have been written. All its retries go through
+    rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. The same applies to the library's local codes: a
+    message that waits for its retry while its topic disappears from the metadata comes back as _UNKNOWN_PARTITION
+    although it was written (measured), and the credentials of a connection may expire.
     """
     if not assigned or _is_own_code(failure):
         return not_sent_verdict(failure)

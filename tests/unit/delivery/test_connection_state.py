@@ -183,42 +183,51 @@ def test_a_message_may_have_been_transmitted_twice_after_an_interruption(connect
     assert not connection.may_have_repeated(accepted, time.monotonic())
 
 
-def eos(*, state="Assigned", age=1000, count=1, epoch=0, ts=0.0):
-    """Return statistics as of `ts` seconds ago; the state began `age` milliseconds before them."""
-    emitted = int((time.monotonic() - ts) * 1e6)
-    values = {"idemp_state": state, "idemp_stateage": age, "epoch_cnt": count, "producer_epoch": epoch}
-    return {"ts": emitted, "eos": values}
+def waiting(*windows, transmitted):
+    """Return statistics with the count and the minimum, in microseconds, of each broker's waits before a transmission."""
+    brokers = {
+        f"b{node}": {"nodeid": node, "int_latency": {"cnt": count, "min": shortest}}
+        for node, (count, shortest) in enumerate(windows)
+    }
+    return {"brokers": brokers, "txmsgs": transmitted}
 
 
-def test_nothing_is_transmitted_before_the_first_producer_id(connection):
-    connection.statistics(eos(state="WaitTransport", count=0))
-    assert connection.transmitted_after(1.0) is None
+def test_no_message_is_transmitted_before_the_shortest_wait_of_its_client(connection):
+    connection.statistics(waiting((0, 0), (0, 0), transmitted=0))
+    assert connection.transmitted_after(100.0) is None
 
-    connection.statistics(eos(age=3000, ts=0.5))
-    assigned = time.monotonic() - 3.5
-    assert connection.transmitted_after(1.0) == pytest.approx(assigned, abs=0.1)
-    assert connection.transmitted_after(assigned + 2) == assigned + 2
+    connection.statistics(waiting((3, 1_500_000), (1, 1_250_000), transmitted=4))
+    assert connection.transmitted_after(100.0) == 101.25
 
-    connection.statistics(eos(age=10, epoch=1))  # of an epoch bump: transmitted before it too
-    assert connection.transmitted_after(1.0) == pytest.approx(assigned, abs=0.2)
+    connection.statistics(waiting((0, 0), (1, 2_000_000), transmitted=5))  # may be a second transmission
+    assert connection.transmitted_after(100.0) == 101.25
+
+    connection.statistics(waiting((1, 5_000), (0, 0), transmitted=6))
+    assert connection.transmitted_after(100.0) == pytest.approx(100.005)
 
 
-@pytest.mark.parametrize(
-    "unclear",
-    [eos(count=2), eos(epoch=1), eos(state="DrainBump"), eos(ts=3600.0), {"brokers": {}}],
-    ids=["second id", "second epoch", "an id that is replaced", "another clock", "no idempotence"],
-)
-def test_a_producer_id_that_may_not_be_the_first_proves_nothing(connection, unclear):
-    connection.statistics(unclear)
+@pytest.mark.parametrize("shortest", [0, -1])
+def test_a_message_without_a_wait_may_be_transmitted_at_once(connection, shortest):
+    connection.statistics(waiting((1, shortest), transmitted=1))
+    connection.statistics(waiting((1, 2_000_000), transmitted=2))
 
     assert connection.transmitted_after(1.0) == 1.0
 
 
-def test_a_new_client_has_its_own_first_producer_id(connection):
-    connection.statistics(eos())
-    connection.client_failed(ALL_DOWN, sent=False)
+def test_a_transmission_whose_wait_is_unknown_may_have_been_made_at_once(connection):
+    """The statistics no longer contain the broker that received the first of the two transmissions."""
+    connection.statistics(waiting((1, 900_000), transmitted=2))
 
+    assert connection.transmitted_after(1.0) == 1.0
+
+
+def test_a_new_client_has_its_own_shortest_wait(connection):
+    connection.statistics(waiting((1, 5_000), transmitted=1))
+    connection.client_failed(ALL_DOWN, sent=False)
     assert connection.transmitted_after(1.0) is None
+
+    connection.statistics(waiting((1, 700_000), transmitted=1))
+    assert connection.transmitted_after(1.0) == 1.7
 
 
 def test_a_retry_of_another_request_does_not_count_as_a_message_retry(connection):
