@@ -181,6 +181,11 @@ class ClientConfig:
         return min(first, float(self.settings.get("retry.backoff.max.ms", 1000))) / 1000
 
     @property
+    def statistics_interval(self) -> float:
+        """Return the seconds between two statistics of the client; infinity if it emits none."""
+        return float(self.settings["statistics.interval.ms"]) / 1000 or math.inf
+
+    @property
     def max_message_bytes(self) -> int:
         return int(self.settings.get("message.max.bytes", 1_000_000))
 

@@ -17,7 +17,6 @@ from confluent_kafka import KafkaError
 
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.wakeup import Wakeup
-from producer_core.config import ClientConfig
 from producer_core.delivery.ambiguity import AmbiguityResolver
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.context import DeliveryContext, DeliverySettings
@@ -74,7 +73,7 @@ class DeliveryEngine:
         lost_on: Callable[[str, float], bool],
     ) -> None:
         self._settled = Wakeup()
-        self._statistics_within = _statistics_within(settings.client)
+        self._statistics_within = settings.client.statistics_interval + _STATISTICS_DELAY
         self._hooks = HookDispatcher(hooks)
         self.connection = ConnectionState(self.notice, clock=settings.clock)
         self.retry_manager = retries = RetryManager(settings.retry, send=self._due)
@@ -241,9 +240,3 @@ class DeliveryEngine:
         deadline = time.monotonic() + timeout
         while self.transport.outstanding() and time.monotonic() < deadline:
             self._settled.wait(0.02)
-
-
-def _statistics_within(client: ClientConfig) -> float:
-    """Return the seconds within which the client emits its next statistics; 0 if it emits none."""
-    interval = float(client.settings["statistics.interval.ms"]) / 1000
-    return interval and interval + _STATISTICS_DELAY

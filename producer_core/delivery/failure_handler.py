@@ -21,6 +21,8 @@ from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import Failure, failure_of, judge, not_sent_verdict
 from producer_core.messages import MessageStatus
 
+_LONGEST_INTERVAL_S = 5.0
+"""With a longer interval, no verdict waits for the statistics, and nothing is proved by them."""
 _PROVABLE = ("timed_out", "local")
 """Kinds of failures that are possible for a message that never left the client."""
 
@@ -65,6 +67,7 @@ class FailureHandler:
         self._hooks = context.hooks
         self._connection = context.connection
         self._clock = context.settings.clock
+        self._has_statistics = context.settings.client.statistics_interval <= _LONGEST_INTERVAL_S
         # used on the poll thread, and by end() once that thread has stopped
         self._awaiting_statistics: list[PendingVerdict] = []
 
@@ -81,6 +84,8 @@ class FailureHandler:
         now = time.monotonic()
         produced_at = 0.0 if message is None else _produced_at(message, now)
         expected = self._expected_verdict(delivery, failure, verdict, message, produced_at, now)
+        if expected is not None and not self._has_statistics:
+            expected, verdict = None, "possibly_persisted"
         if expected is None:
             if message is not None:  # else the client refused the record, whatever the connection
                 text = self._with_reason(failure, text, verdict)

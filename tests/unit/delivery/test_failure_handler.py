@@ -89,6 +89,19 @@ def test_the_wait_for_the_producer_id_does_not_make_a_rejection_ambiguous():
     assert verdicts == ["rejected"] * 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("interval_ms", [0, 600_000])
+def test_without_statistics_a_rejection_is_possibly_persisted_at_once(interval_ms):
+    """With real librdkafka. Nothing proves that the client transmitted the message only once."""
+    with embedded.start() as broker:
+        broker.reject("refunds", "POLICY_VIOLATION")
+        config = {"statistics_interval_ms": interval_ms}
+        with ReliableKafkaProducer(broker.bootstrap_servers, config, store=None) as producer:
+            message_id = producer.send_message("refunds", {"n": 1})
+            producer.flush(30)
+            assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+
+
 def test_close_turns_unsettled_messages_into_dead_letters():
     producer, _ = quick_producer(lambda delivery: "hold")
 

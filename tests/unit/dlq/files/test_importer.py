@@ -46,7 +46,7 @@ def test_imported_dead_letters_equal_the_exported_ones(found, columns, format, s
     done = import_(other, target, **ME)
 
     assert (manifest.rows, done.new, done.known, done.refused) == (len(found), len(found), 0, 0)
-    assert all_rows(other) == all_rows(store)
+    assert all_rows(other, "verdict", "verdict_reason") == all_rows(store, "verdict", "verdict_reason")
 
 
 @pytest.mark.slow
@@ -80,8 +80,24 @@ def test_a_dead_letter_exported_during_a_replay_is_imported_as_dead_and_doubtful
 
     imported = DeadLetters(other).get(ids[0])
     assert (imported.state, imported.verdict) == ("dead", "possibly_persisted")
-    assert DeadLetters(other).get(ids[1]).verdict == "rejected"
     assert "1 exported during a replay; a replay first checks whether it is on the topic." in done.text
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_safe_verdict_is_not_imported_because_the_source_may_replay_the_dead_letter_too(
+    store, other, tmp_path, archived
+):
+    (message_id,) = add_dead_letters(store, 1)
+    assert DeadLetters(store).get(message_id).verdict == "rejected"
+    if archived:
+        DeadLetters(store).archive(DeadLetterFilter(), **ME)
+    export(store, ANY, tmp_path / "a.parquet", **ME)
+
+    import_(other, tmp_path / "a.parquet", **ME)
+
+    imported = DeadLetters(other).get(message_id)
+    assert imported.verdict == "possibly_persisted"
+    assert imported.verdict_reason.startswith("The verdict at the export was rejected: ")
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -57,7 +57,7 @@ def test_a_file_with_several_row_groups_is_complete(store, other, tmp_path, monk
     import_(other, tmp_path / "a.parquet", **ME)
 
     assert pyarrow.parquet.ParquetFile(tmp_path / "a.parquet").num_row_groups == 4
-    assert all_rows(other) == all_rows(store)
+    assert all_rows(other, "verdict", "verdict_reason") == all_rows(store, "verdict", "verdict_reason")
 
 
 def test_extreme_times_do_not_prevent_a_csv_export(store, tmp_path):
