@@ -422,6 +422,9 @@ def _check_values(chosen: Mapping[str, Any], origin: Mapping[str, str]) -> None:
             )
 
 
+_SASL = frozenset({"sasl.mechanism", "sasl.mechanisms"})
+
+
 def _check_security(chosen: Mapping[str, Any]) -> None:
     """Have librdkafka check what no single setting shows: the mechanism, certificates, a missing password."""
     if "ssl.keystore.location" in chosen and "ssl.keystore.password" not in chosen:
@@ -429,7 +432,13 @@ def _check_security(chosen: Mapping[str, Any]) -> None:
             "ssl.keystore.location is set, but ssl.keystore.password is not.",
             fix="Set the password too, or set ssl_certfile and ssl_keyfile to PEM files.",
         )
-    if str(chosen.get("security.protocol", "plaintext")).lower() == "plaintext":
+    protocol = str(chosen.get("security.protocol", "plaintext")).lower()
+    if not protocol.startswith("sasl") and (ignored := sorted(_SASL & chosen.keys())):
+        raise ConfigError(
+            f"{ignored[0]} is set, but security.protocol is {protocol}, so the client would not authenticate.",
+            fix="Set security_protocol to SASL_SSL or SASL_PLAINTEXT.",
+        )
+    if protocol == "plaintext":
         return
     mechanism = chosen.get("sasl.mechanism") or chosen.get("sasl.mechanisms")
     if "oauth_cb" in chosen or str(mechanism).upper() == "OAUTHBEARER":  # the client would request a token

@@ -32,8 +32,8 @@ STATE_MEANINGS: Mapping[str, str] = {
     "running": "records are being sent",
     "paused": "replay resume continues it",
     "done": "every record has an outcome",
-    "stopped": "stopped automatically; the other records remain dead letters",
-    "cancelled": "cancelled by an operator; the other records remain dead letters",
+    "stopped": "stopped automatically; the other records remain dead letters, those in flight after a search",
+    "cancelled": "cancelled by an operator; the other records remain dead letters, those in flight after a search",
     "failed": "the replay could not continue",
 }
 """The meaning of each state for the operator."""

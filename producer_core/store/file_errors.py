@@ -42,8 +42,9 @@ def from_duckdb(error: duckdb.Error, path: Path) -> StoreError:
         )
     if "Unique file handle conflict" in text:
         return StoreError(
-            f"This process was forked while it used the store {path}, and cannot open it again.",
-            fix="Fork outside store blocks, or use the spawn start method.",
+            f"The store {path} is already open in this process: through DuckDB itself, or because the process was forked "
+            "while it used the store.",
+            fix="Close that DuckDB connection. Fork outside store blocks, or use the spawn start method.",
         )
     if isinstance(error, duckdb.InterruptException):
         return StoreError("The query exceeded its time limit and was cancelled.", fix="Use a shorter range.")

@@ -47,7 +47,10 @@ def user_path() -> Path:
 
 def resolve(path: Path | str | None) -> Path:
     """Return the absolute path of a store. Symbolic links are resolved, so that two names share one lock."""
-    return Path(path).expanduser().resolve() if path else default_path().resolve()
+    resolved = Path(path).expanduser().resolve() if path else default_path().resolve()
+    if not resolved.name:
+        raise file_errors.directory(resolved)
+    return resolved
 
 
 def check_file(path: Path) -> None:

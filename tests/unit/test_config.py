@@ -100,6 +100,14 @@ def test_kafka_and_kafka_python_names_are_accepted(given, expected):
     assert {name: found[name] for name in expected} == expected
 
 
+def test_a_sasl_mechanism_without_its_protocol_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"security\.protocol is plaintext, so the client would not authenticate"
+    ) as error:
+        settings(sasl_mechanism="PLAIN", sasl_plain_username="u", sasl_plain_password="p")
+    assert "SASL_SSL" in error.value.fix
+
+
 def test_every_translated_name_is_a_librdkafka_property():
     for target in {*NAMES.values(), *DEFAULTS}:
         assert knows_property(target), target

@@ -106,6 +106,8 @@ def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
     from producer_core.dlq import DeadLetterFilter
 
     topics = dead.count_by(DeadLetterFilter(), "topic")
+    if not topics and (held := dead.count(DeadLetterFilter(state="replaying"))):
+        return f"{plural(held, 'dead letter is', 'dead letters are')} in a replay. See producer-core replay status."
     if not topics:
         return "the store has no dead letters."
     named = ", ".join(f"{topic} ({number:,})" for topic, number in list(topics.items())[:5])

@@ -252,7 +252,8 @@ def _list(records: list[dict[str, Any]]) -> None:
             "topic": row["topic"],
             "key": output.shorten(row["key"] or "-", 24),
             "failed": output.ago(row["failed_at"]),
-            "verdict": row["verdict"],
+            # the verdict on the failure does not hold while a replay has the record
+            "verdict": "(replaying)" if row["state"] == "replaying" else row["verdict"],
             "code": row["code"],
             "error": output.shorten(row["source"] or row["error_text"], 60),
         }

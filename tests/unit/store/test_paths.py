@@ -44,6 +44,11 @@ def test_a_directory_a_device_and_another_file_are_refused(tmp_path):
             paths.check_file(path)
 
 
+def test_the_root_directory_is_no_path_of_a_store():
+    with pytest.raises(StoreUnavailable, match="The store path / is a directory"):
+        paths.resolve("/")
+
+
 def test_an_emptied_store_differs_from_a_new_file(tmp_path):
     path = tmp_path / "store.duckdb"
     path.touch()

@@ -133,6 +133,20 @@ def test_an_empty_selection_is_reported_with_a_few_topics(store, tmp_path):
         assert "Nothing to replay: the store has no dead letters." in run(empty, "dlq", "replay").stdout
 
 
+def test_dead_letters_in_a_replay_are_neither_missing_nor_safe_to_resend(store, tmp_path):
+    with closing(Store.open(tmp_path / "one.duckdb")) as other:
+        DeadLetters(other).add([dead_letter(1)])
+        DeadLetters(other).claim("op", [message_id(1)])
+
+        replayed = run(other, "dlq", "replay")
+        listed = run(other, "dlq", "list", "--state", "replaying")
+
+    assert (
+        "Nothing to replay: 1 dead letter is in a replay. See producer-core replay status." in replayed.stdout
+    )
+    assert "(replaying)" in listed.stdout and "rejected" not in listed.stdout
+
+
 def test_a_dry_run_after_a_preflight_shows_its_findings(store):
     ready(store)
 
