@@ -82,7 +82,7 @@ class Broker:
 
     @contextmanager
     def topic(self, partitions: int = PARTITIONS) -> Iterator[dict[str, Any]]:
-        """Create a topic for one run. On the embedded broker, which keeps 5 MB per partition, all runs share one topic."""
+        """Create a topic for one run. The embedded broker keeps 5 MB per partition, so all runs share one topic there."""
         name = f"bench-{next(_numbers)}" if self.real else f"bench-{partitions}-partitions"
         if name not in self._made:
             self._made.add(name)

@@ -175,7 +175,7 @@ class InMemoryTransport:
         self._report((delivery, code) for delivery in held)
 
     def break_client(self, error: KafkaError) -> None:
-        """Drop all messages in flight without a report, as a fatal error of the client does."""
+        """Drop all messages in flight without a report, as a fatal client error does."""
         with self._changed:
             broken, self._state = self._state, DeliveryState(self._state.generation + 1)
             self._held.clear()

@@ -101,7 +101,7 @@ class Audit:
 class TopicAudit:
     """Holds the latest finished audit of a topic.
 
-    `later` was started since and has no result. `earlier` found faults that `audit` cannot confirm or rule out, because
+    `later` has been started since then and has no result. `earlier` found faults that `audit` cannot confirm or rule out, because
     it read another range or lacked the ledgers.
     """
 

@@ -124,7 +124,7 @@ def alert_suppression(item: Alert) -> str:
 
 
 def alert_age(item: Alert, now: float) -> str:
-    """Return the age of the state; for a resolved alert also how long it fired."""
+    """Return the age of the state; and, for a resolved alert, how long it fired."""
     if item.resolved_at is not None:
         begun = item.fired_at if item.fired_at is not None else item.started_at
         return f"{age(now - item.resolved_at)} ago after {age(item.resolved_at - begun)}"
@@ -251,7 +251,7 @@ def route_state(delivered: bool, failing: str, waiting: int, given_up: int, reas
 
 
 def route_failing(route: str, ago: str) -> str:
-    """Return the note about a route that fails since `ago`."""
+    """Return the note about a route that has failed since `ago`."""
     return f"Notifications via {route} have been failing for {ago} (see Notifications)."
 
 

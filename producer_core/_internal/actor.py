@@ -10,7 +10,7 @@ NOTEBOOK = "notebook"
 
 
 def current_actor() -> str:
-    """Return the JupyterHub user, since all of its users may share one system user; else the system user."""
+    """Return the JupyterHub user, because all of its users may share one system user; else the system user."""
     try:
         return os.environ.get("JUPYTERHUB_USER") or getpass.getuser()
     except (KeyError, OSError):

@@ -8,7 +8,7 @@ from producer_core._internal.join_names import join_names
 
 
 def with_fields(text: str, /, **fields: Any) -> dict[str, Any]:
-    """Return the arguments of a log call: `text: topic=orders, error=...`, with the fields also as `extra`.
+    """Return the arguments of a log call: `text: topic=orders, error=...`, with the fields in `extra` as well.
 
     Use it as `logger.warning(**with_fields("store unavailable", error=str(error)))`. The text leaves out empty fields.
     """

@@ -325,7 +325,7 @@ def _combined_pattern(active: MaskingRules) -> str:
 
 
 def _name_pattern(name: str) -> str:
-    """Return a pattern that matches `birth_date` also as birthDate, birth-date and birth.date; `*` matches any word."""
+    """Return a pattern that matches `birth_date`, birthDate, birth-date and birth.date alike; `*` matches any word."""
     wildcards = {"_": "[_. -]?", "*": r"[\w.-]*"}
     return "".join(wildcards.get(character, re.escape(character)) for character in _plain(name))
 

@@ -47,7 +47,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def over() -> bool:
-    """Whether this thread must not wait any more."""
+    """Whether this thread must stop waiting."""
     budget = getattr(_thread, "budget", None)
     return _exiting.is_set() or (budget is not None and budget.over())
 

@@ -82,7 +82,7 @@ class AlertLog:
     def silence(
         self, rule: str, subject: str = "", *, until: float, who: str, why: str, origin: str
     ) -> Silence:
-        """Suppress the notifications of `rule` until a time. Its alerts still fire and resolve.
+        """Suppress the notifications of `rule` until a given time. Its alerts still fire and resolve.
 
         A receiver that was notified of the beginning of an alert is notified of its end. For alerts that are still
         firing when the silence ends, notifications are sent then.

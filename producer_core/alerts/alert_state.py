@@ -80,7 +80,7 @@ class AlertChange:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Suppresses the notifications of a rule until a time. An empty subject covers every subject."""
+    """Suppresses the notifications of a rule until a given time. An empty subject covers every subject."""
 
     rule: str
     subject: str

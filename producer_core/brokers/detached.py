@@ -62,7 +62,7 @@ def start_detached(
     timeout: float = 90.0,
     progress: Progress = lambda text: None,
 ) -> tuple[DetachedState, bool]:
-    """Start the cluster and return it when it answers, with True; return a running one with False.
+    """Start the cluster and return it when it responds, with True; return a running one with False.
 
     Without `folder` it starts empty, with a new cluster id, and stopping it deletes its data.
     """

@@ -5,7 +5,7 @@
         cluster.kill(2)
         cluster.start_node(2)
 
-Its brokers end with the `with` block, and also when this process dies, however it dies.
+Its brokers end with the `with` block, and when this process dies for any reason.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def start(
     timeout: float = 300.0,
     progress: Progress = _silent,
 ) -> KafkaCluster:
-    """Start a cluster and wait until every broker answers.
+    """Start a cluster and wait until every broker responds.
 
     Without `folder` the data are in a temporary folder, which is deleted with the cluster; in a given folder they
     stay, and a later start continues with them. `properties` override all others; a function gets each Node (its

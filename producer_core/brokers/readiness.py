@@ -16,7 +16,7 @@ _REQUEST = 30.0
 
 
 def wait(brokers: Mapping[int, str], check: Callable[[], None], timeout: float) -> None:
-    """Wait until each broker (number to address) answers and knows all the others.
+    """Wait until each broker (number to address) responds and knows all the others.
 
     Asking one broker is not enough: after a kill -9, the others list the dead broker until its session has expired.
     `check` raises when waiting is pointless.

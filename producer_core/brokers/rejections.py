@@ -76,7 +76,7 @@ def drain(mock: MockCluster, broker: int, address: tuple[str, int]) -> None:
         while left := mock.errors_left(broker):
             connection.sendall(_EMPTY_PRODUCE * left)
             while mock.errors_left(broker) and time.monotonic() < deadline:
-                if select.select([connection], [], [], 0.002)[0]:  # answers may come much later (latency)
+                if select.select([connection], [], [], 0.002)[0]:  # responses may arrive much later (latency)
                     connection.recv(1 << 16)
             if time.monotonic() > deadline:
                 raise BrokerError(f"Embedded broker {broker} did not use up its pending errors.")

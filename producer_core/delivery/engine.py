@@ -1,6 +1,6 @@
 """Deliver messages: connect the steps from acceptance to settlement, and stop them in order.
 
-`enqueue.py` adds a message to `pending`; `settlement.py` removes it. In between an attempt can fail
+`enqueue.py` adds a message to `pending`; `settlement.py` removes it. In between, an attempt can fail
 (`failure_handler.py`), perhaps with an ambiguous outcome (`ambiguity.py`). No other module changes a message's state.
 """
 

@@ -290,4 +290,4 @@ def _closed_while(delivery: Delivery) -> str:
         return "closed before its delivery report arrived"
     if delivery.state is AWAITING_DUPLICATE:
         return "closed while the message that it duplicates was pending"
-    return "closed while an earlier message of its key was pending"
+    return "closed while an earlier message with the same key was pending"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 TOGETHER = 500
-"""The most messages of a group: claimed in one round trip, and written to the journal or read from it in one step."""
+"""The maximum number of messages of a group: claimed in one round trip, and written to the journal or read from it in one step."""
 
 _MAX_BYTES = 4 << 20
 """The size at which a group is complete."""
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=HasValue)
 
 
 def groups(messages: Iterable[T], *, clock: Callable[[], float] = time.monotonic) -> Iterator[list[T]]:
-    """Yield groups that are limited by count, size and time; if the input fails, also the messages before the failure.
+    """Yield groups that are limited by count, size and time; if the input fails, yield the messages before it first.
 
     The time limit is checked only when a message arrives, so an input that blocks delays the messages before it.
     """

@@ -20,7 +20,7 @@ from producer_core.kafka.newer_keys import CLOCK_SLACK_S, KeyIndex, SequenceLook
 from producer_core.kafka.topic_config import TimeLimit, cleanup_policies, may_compact
 
 _MAX_RECORDS = 1_000_000
-"""The most records that one search for newer keys reads."""
+"""The maximum number of records that one search for newer keys reads."""
 _POLICY_VALID_S = 300.0
 """Seconds for which a topic's policy from the broker is used."""
 _POLICY_RETRY_S = 30.0

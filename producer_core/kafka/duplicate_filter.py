@@ -29,7 +29,7 @@ _Position = tuple[int, int]  # partition and offset; offset -1 for a message wit
 _Scope = tuple[str, int | None]
 
 _MAX_SESSIONS = 10_000
-"""The most producers per partition whose contiguous sequences are remembered. The least recently seen is removed."""
+"""The maximum number of producers per partition whose contiguous sequences are remembered. The least recently seen is removed."""
 _MAGIC = b"pcs1"
 _COUNT_FORMAT, _OFFSET_FORMAT, _SESSION_FORMAT, _ID_FORMAT = (
     struct.Struct(form) for form in (">I", ">iq", ">16sqqq", ">24siq")

@@ -19,7 +19,7 @@ from producer_core.kafka.topic_config import TimeLimit, describe_error
 from producer_core.messages import ORIGINAL_TIMESTAMP, parse_id, record_id
 
 MOST_KEYS = 500_000
-"""The most dead letters with a key, over all topics, for which newer records are searched. It limits the memory."""
+"""The maximum number of dead letters with a key, over all topics, for which newer records are searched. It limits the memory."""
 
 NEWER_RECORD = (
     "The message was not found, and it may have been written and compacted away. A newer record with its key is on the "

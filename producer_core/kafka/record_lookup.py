@@ -34,7 +34,7 @@ RETENTION_INTERVAL_S = 600.0
 """Age in seconds below which retention removes no record, because brokers check retention every five minutes."""
 
 _MAX_OLDER_RECORDS = 50_000
-"""The most records that are also read although their timestamps are too old, in case a clock was changed."""
+"""The maximum number of records that are read although their timestamps are too old, in case a clock was changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def may_compact(cleanup_policy: str | None) -> bool:
 
 
 class TimeLimit:
-    """A limit of some seconds, or until `stopping` returns true."""
+    """A limit of a few seconds, or until `stopping` returns true."""
 
     def __init__(self, seconds: float, stopping: Callable[[], bool] = lambda: False) -> None:
         self._until = time.monotonic() + seconds

@@ -70,7 +70,7 @@ _THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE quer
 
 
 class SupersededBatch(Exception):
-    """Another job merged a part of the batches in the meantime; call `unseen` again."""
+    """Another job has merged some of the batches; call `unseen` again."""
 
 
 def unseen(store: Store, batches: Any) -> Any:

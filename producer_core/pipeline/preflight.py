@@ -20,7 +20,7 @@ _never = threading.Event()  # never set: its wait() is a pause
 
 
 def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = "READ") -> Cluster:
-    """Return the cluster after checking that it answers and that the topics can be used.
+    """Return the cluster after checking that it responds and that the topics can be used.
 
     Each topic must exist, have a leader for every partition, and allow `operation`. Otherwise raises an error with
     its fix, within 15 seconds. Never creates a topic.

@@ -47,7 +47,7 @@ def workers(master: str) -> int | None:
 
 
 def check_master(master: str, *, timeout: float = _TIMEOUT) -> None:
-    """Raise ConfigError for an invalid address, PipelineError when no master answers; Spark itself would wait a
+    """Raise ConfigError for an invalid address, PipelineError when no master responds; Spark itself would wait a
     minute."""
     if _LOCAL.fullmatch(master) or _LOCAL_CLUSTER.fullmatch(master) or _MANAGED.fullmatch(master):
         return

@@ -234,7 +234,7 @@ class _Stream:
         """Raise ConfigError when a topic was re-created: Spark would silently continue at its old offset, or at the
         new end.
 
-        Brokers that do not answer are asked again at the next check.
+        Brokers that do not respond are queried again at the next check.
         """
         try:
             ids = self.ids()

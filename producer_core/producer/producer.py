@@ -76,7 +76,7 @@ class ReliableKafkaProducer:
 
     `journal_dir`: the producer writes each message there before `send_message` returns and keeps it until it is settled.
     After a crash, the next start sends the remaining messages under the same ids. `journal_level` names the failures that
-    the journal survives: "buffered" a broker outage, "process" also kill -9, "power" also a power failure.
+    the journal survives: "buffered" a broker outage, "process" kill -9 as well, "power" even a power failure.
     `delivery="exactly_once"` needs a journal and sends in transactions, with `shards` transactional ids that begin with
     `transactional_id` (default: derived from the journal's id). `journal` is a replayable input that replaces the journal.
 

@@ -166,7 +166,7 @@ class ReplayExecution:
             self._claims.release()
 
     def _run_preflight(self) -> bool:
-        """Run the preflight check and return whether the operation is to be continued."""
+        """Run the preflight check and return whether the operation continues."""
         self._preflight(self)
         self._initial_state = self._claims.get().state
         if self._lease_renewer.holds() and self._initial_state in (

@@ -215,7 +215,7 @@ class ConnectionPool:
                 instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({options})")
                 break
             except duckdb.Error as error:
-                store_error = file_errors.from_duckdb(error, self._path)  # also for its draft
+                store_error = file_errors.from_duckdb(error, self._path)  # or for its draft
                 if (
                     not isinstance(store_error, StoreLocked)
                     or time.monotonic() >= deadline

@@ -1,4 +1,4 @@
-"""Translate errors of DuckDB and the operating system about the store's file to typed errors with a fix."""
+"""Translate errors from DuckDB and the operating system about the store's file to typed errors with a fix."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Held:
 
 @dataclass(slots=True)
 class _Pending:
-    """A request without an answer yet."""
+    """A request without a response yet."""
 
     api: int
     head: bytes
@@ -185,7 +185,7 @@ class Connection(_Frames):
         self._upstream: _Broker | None = None
         self._connecting: list[bytes] | None = []
         self._pending: dict[int, _Pending] = {}
-        self._drop_answers = False  # answers are lost
+        self._drop_answers = False  # responses are lost
         self._drop_requests = False  # requests are lost
         self._held = 0
         self._requests = _Direction(self, "requests", self._to_broker)

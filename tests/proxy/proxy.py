@@ -197,7 +197,7 @@ class FaultProxy:
                 self._release(held)
 
     def late_answer(self, api: int, answer: bytes) -> None:
-        """Note the broker's answer to a held request; byte 12 of an EndTxn answer is its error code."""
+        """Note the broker's response to a held request; byte 12 of an EndTxn response is its error code."""
         self._counts["held requests answered"] += 1
         if api == APIS["EndTxn"]:
             code = struct.unpack_from(">h", answer, 12)[0]

@@ -30,7 +30,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Swallow:
-    """Lose the broker's answer to the request and all later answers; `after` seconds later, reset the client's
+    """Lose the broker's response to the request and all later responses; `after` seconds later, reset the client's
     connection."""
 
     after: float = 1.0
@@ -55,7 +55,7 @@ class Delay:
 class Hold:
     """Reset the client's connection, and deliver the request `seconds` (to `up_to`) later.
 
-    With `into_next`, an EndTxn is delivered right after the first Produce answer of the next transaction, where it
+    With `into_next`, an EndTxn is delivered right after the first Produce response of the next transaction, where it
     causes the most damage; without a next transaction, after `seconds`.
     """
 
@@ -68,7 +68,7 @@ class Hold:
 class Tap:
     """Call `callback(request)` on the proxy's thread and pass the request on.
 
-    With `answer`, call it when the broker's answer has arrived, before the client gets it.
+    With `answer`, call it when the broker's response has arrived, before the client gets it.
     """
 
     callback: Callable[[bytes], None]
@@ -77,7 +77,7 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Deliver nothing, but keep the connections; data sent meanwhile arrives when the rule is removed."""
+    """Deliver nothing, but keep the connections; data sent during the fault arrives when the rule is removed."""
 
     direction: Literal["both", "requests", "answers"] = "both"
 

@@ -138,7 +138,7 @@ def test_a_delivery_timeout_of_zero_disables_the_timeout():
     assert client_config("a:1", {"delivery_timeout_ms": 0}).delivery_timeout == math.inf
 
 
-def test_an_error_of_librdkafka_is_one_line():
+def test_an_error_from_librdkafka_is_one_line():
     with pytest.raises(ConfigError) as caught:
         client_config("a:1", {"batch_size": 0})
     assert "\n" not in str(caught.value)

@@ -81,7 +81,7 @@ def replay(
     With --yes it does not ask, but still runs the check and prints the result. It handles records whose key has a newer
     record as --newer says (auto: send them on topics that are not compacted, skip them on topics that are, or may be,
     compacted), skips records of missing topics, and tries to send records that look too large. With --no-wait as well,
-    it looks up keys with newer records only if they are to be skipped, and does not print the result of the check; see
+    it looks up keys with newer records only if it skips them, and does not print the result of the check; see
     replay status.
 
     With --bootstrap-servers (or --config, --config-file) this process sends the records; otherwise a live producer that

@@ -72,7 +72,7 @@ class SparkChoice:
                 yield opened
             except click.exceptions.Exit:  # the command has already printed its result
                 raise
-            except Exception as error:  # the errors of Spark and py4j have no common base class
+            except Exception as error:  # errors from Spark and py4j have no common base class
                 typed = spark_error(error) if self.verbose else explained(error)
                 if typed is not error and interrupted():
                     raise KeyboardInterrupt from error

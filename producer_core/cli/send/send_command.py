@@ -44,8 +44,8 @@ the saved position is not found. The command refuses a file or options that have
 --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state file is lost,
 the command reads the topic instead. With at_least_once (the default), it reads the topic from the saved position,
 sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row that an
-earlier run may have sent becomes a dead letter if its key has a newer record. Running a completed command again sends
-the file again with at_least_once, with a note, and nothing with exactly_once. After a completed at_least_once run, a
+earlier run may have sent becomes a dead letter if its key has a newer record. A completed command that runs again
+sends the file again and prints a note with at_least_once, and sends nothing with exactly_once. After a completed at_least_once run, a
 file with appended rows is refused without --restart or a --skip of the rows that were sent, and so is exactly_once of
 the same content: rows would be on the topic twice. A replaced file is sent. Standard input and --dedup cannot be
 resumed.

@@ -29,7 +29,7 @@ _MAX_CLAIM_TTL = 86_400.0
 
 
 class MessageDeduplicator:
-    """Claims messages in memory, and in Redis while it answers.
+    """Claims messages in memory, and in Redis while it responds.
 
     `on_degraded(degraded, text)` is called on any thread when Redis stops or resumes responding. Only `claim`
     waits for Redis, for half a second at most, and not while Redis is down. Updates that Redis missed are sent later.

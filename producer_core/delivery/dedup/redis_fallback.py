@@ -1,4 +1,4 @@
-"""Claim in Redis while it answers. While it is down, let memory decide and keep the updates that Redis must receive.
+"""Claim in Redis while it responds. While it is down, let memory decide and keep the updates that Redis must receive.
 
 A claim waits for the reply of Redis, because the reply decides. While Redis is down, `claim` returns None at once, and the
 claim in memory counts (`deduplicator.py:_claim`). Only the thread of the outbox checks whether Redis is back, so a message

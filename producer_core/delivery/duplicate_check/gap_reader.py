@@ -15,7 +15,7 @@ from producer_core.kafka.clients import reader
 from producer_core.messages import record_id
 
 _MAX_RECORDS = 200_000
-"""The most records of one read."""
+"""The maximum number of records of one read."""
 _LOOKBACK = 10_000
 """Offsets read before the first acknowledged record of a partition. A copy of that record is among them unless other
 producers wrote more in between."""
@@ -37,7 +37,7 @@ class GapReadResult:
 
 
 Read = Callable[[Sequence[PartitionGaps], float], GapReadResult]
-"""Reads gaps within a time in seconds. An error of a broker is part of the result, never an exception."""
+"""Reads gaps within a time in seconds. An error from a broker is part of the result, never an exception."""
 
 
 def read_gaps(config: Mapping[str, Any]) -> Read:

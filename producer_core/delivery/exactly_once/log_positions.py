@@ -60,7 +60,7 @@ class LogPositions:
         return [partition for partition in list(self._settled_offsets) if is_topic(partition[0])]
 
     def settled_offset(self, partition: PartitionId) -> int | None:
-        """Return the offset up to which all own records are settled; None for a partition never written to."""
+        """Return the offset up to which all of this producer's records are settled; None if it never wrote there."""
         return self._settled_offsets.get(partition)
 
     def start_partitions(self, offsets: Mapping[PartitionId, int]) -> None:
@@ -143,7 +143,7 @@ class LogPositions:
         records: Sequence[tuple[bytes, LogPosition]],
         queued: Set[bytes] = frozenset(),
     ) -> None:
-        """Set all own records above `settled_offset` in this partition, as a fenced read found them.
+        """Set all of this producer's records above `settled_offset` in this partition, as a fenced read found them.
 
         `queued` are the ids of messages waiting to be sent. A replayed message is settled in the journal but must be
         found too.

@@ -1,13 +1,13 @@
 """Decide whether a shard that lost its transactional id takes it back or leaves it to another live producer.
 
 The broker fences a producer at every InitProducerId request with its transactional id. The request can come from a
-second live process, but also arrive late from a killed process or from an earlier client of the same process. The error
+second live process, or arrive late from a killed process or from an earlier client of the same process. The error
 is the same in all cases, and librdkafka cannot describe a transactional id. However, a second live process takes the id
 back each time, while a late request arrives once. So a shard takes its id back a few times, after longer and longer
 waits.
 
 Exactly one of two live producers with the same id remains. The first one to be fenced is the previous owner of the id,
-so it is also the first to use up its attempts, and the newer producer keeps the id. Each shard of a process has more
+so it is the first to use up its attempts, and the newer producer keeps the id. Each shard of a process has more
 attempts than the shard before it. One id therefore decides, and two processes never yield to each other.
 """
 

@@ -68,7 +68,7 @@ class TransactionBounds:
 
 
 class QueuedMessage(NamedTuple):
-    """A message in the queue, the time since which it waits (monotonic), and its size."""
+    """A message in the queue, the time when it began to wait (monotonic), and its size."""
 
     delivery: Delivery
     since: float

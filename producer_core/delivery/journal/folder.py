@@ -19,7 +19,7 @@ from producer_core.errors import JournalDamaged, JournalLocked
 from producer_core.messages import MessageIds, SequenceSpan, new_session
 
 _RESERVE_BLOCK = 1 << 20
-"""Sequences reserved in one write, and the most that a crash can skip."""
+"""Sequences reserved in one write, and the maximum that a crash can skip."""
 _COPY_ALIGNMENT = 4096
 """The second copy of a small file's content starts in another disk sector."""
 

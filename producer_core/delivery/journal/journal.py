@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 Level = Literal["buffered", "process", "power"]
 """What an appended message survives. `buffered`: an outage of the brokers (a crash of the process loses up to
-`buffered_ms`). `process`: also `kill -9`. `power`: also a power failure."""
+`buffered_ms`). `process`: and `kill -9`. `power`: and power failures."""
 
 _GIB = 1 << 30
 _BUFFER_BYTES = 1 << 20

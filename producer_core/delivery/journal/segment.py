@@ -87,7 +87,7 @@ class Segment:
 
     @property
     def is_synced(self) -> bool:
-        """Return whether no sync is left to wait for. After a failed one there is none: no record since was accepted."""
+        """Return whether no sync is left to wait for. After a failed one there is none, because no record has been accepted since."""
         return self.group_sync.failed or self.readable_end >= self.size
 
     def finish(self) -> None:

@@ -11,7 +11,7 @@ class SettlementState(Protocol):
 
     @property
     def offsets(self) -> Mapping[tuple[str, int], int]:
-        """By topic and partition: the offset of the last own record up to which all own records are settled."""
+        """By topic and partition: the offset up to which all of this producer's records are settled."""
 
     def unsettled_topics(self) -> Mapping[str, float]:
         """Return each topic with unsettled messages and the earliest timestamp, in seconds since 1970, of its records.

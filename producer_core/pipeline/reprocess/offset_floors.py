@@ -39,7 +39,7 @@ class OffsetFloors:
     def settled(self, places: Iterable[Place]) -> None:
         """Raise the floors after all records of this driver are settled, `places` last.
 
-        No unsettled record is above the last of these places, nor above the topics' current ends. Errors of the
+        No unsettled record is above the last of these places, nor above the topics' current ends. Errors from the
         brokers are ignored, because the outcomes known so far must not be lost.
         """
         last: dict[tuple[str, int], int] = {}

@@ -1,4 +1,4 @@
-"""The progress topic: for each slice of an operation, the number below which no attempt may send any more.
+"""The progress topic: for each slice of an operation, the number below which no attempt may send again.
 
 A seal is a transaction under the slice's transactional id that contains only this record. It fences the earlier owner
 of the id, and a later owner reads it before it sends. The record has the number of the next batch, never that of a

@@ -1,7 +1,7 @@
 """Send a slice inside a task: fence, read back, send the rest, and return the outcome of each dead letter.
 
 Runs in Spark's Python workers. A task that runs again, on any machine, starts from the beginning: it fences the
-earlier attempt, finds the records that that attempt committed, and sends only the others. The driver sends small
+earlier attempt, finds the records that it committed, and sends only the others. The driver sends small
 batches in the same way, with clients that it keeps.
 """
 

@@ -174,7 +174,7 @@ class ArrowFrame:
         return self._floats(values, None) if types.is_float64(kind) else values
 
     def _floats(self, values: list[Any], missing: list[bool] | None) -> list[Any]:
-        """Convert NaN, which is a value in Arrow, to null unless NaN is to be refused."""
+        """Convert NaN, which is a value in Arrow, to null unless NaN is refused."""
         if missing is not None:
             values = [
                 None if is_missing else value for value, is_missing in zip(values, missing, strict=True)

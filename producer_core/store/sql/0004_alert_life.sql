@@ -1,9 +1,9 @@
 -- The state of an alert between evaluations, its notifications, and the notifications that are due.
 
 ALTER TABLE alerts ADD COLUMN fired_at DOUBLE;         -- when it started firing; NULL while pending
-ALTER TABLE alerts ADD COLUMN since DOUBLE;            -- pending: the condition holds since; firing: it is gone since
+ALTER TABLE alerts ADD COLUMN since DOUBLE;            -- pending: the condition began; firing: the condition ended
 ALTER TABLE alerts ADD COLUMN told_by VARCHAR;         -- the producer that reported it; NULL: a rule was evaluated
-ALTER TABLE alerts ADD COLUMN muted_by VARCHAR;        -- the reason for no notification; NULL: notified
+ALTER TABLE alerts ADD COLUMN muted_by VARCHAR;        -- why there is no notification; NULL: notified
 ALTER TABLE alerts ADD COLUMN telling VARCHAR;         -- NULL: open | begin | joined (a recent episode) | none
 ALTER TABLE alerts ADD COLUMN telling_end BOOLEAN;     -- NULL: open; false: continued in a later episode, or none
 UPDATE alerts SET fired_at = started_at, told_by = '' WHERE rule <> 'producer_gone';

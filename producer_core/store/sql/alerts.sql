@@ -71,7 +71,7 @@ UPDATE alerts SET acknowledged_by = $who, acknowledged_at = $now
 WHERE alert_id = $alert_id AND acknowledged_by IS NULL;
 
 -- name: alerts_silence
--- Silence a rule until a time, for one subject or (subject '') for all.
+-- Silence a rule until a given time, for one subject or (subject '') for all.
 INSERT INTO silences BY NAME
 SELECT $rule AS rule, $subject AS subject, $until AS until, $who AS who, $why AS why, $now AS created_at;
 

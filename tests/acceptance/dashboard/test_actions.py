@@ -1,4 +1,4 @@
-"""Test the actions on dead letters, replays and alerts in Chromium, also with concurrent users and failures."""
+"""Test the actions on dead letters, replays and alerts in Chromium, including concurrent users and failures."""
 
 from __future__ import annotations
 

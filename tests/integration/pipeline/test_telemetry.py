@@ -299,7 +299,7 @@ def test_a_long_batch_job_shows_a_progress_bar_and_removes_it(spark):
 
     assert shares == sorted(shares)
     assert all(0 <= share <= 1 for share in shares)
-    assert shares[-1] == 1  # also when the last update came before the last task
+    assert shares[-1] == 1  # even when the last update came before the last task
     assert "counting: " in terminal.getvalue()
     assert "of 4,000,000 records" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\033[K")

@@ -683,7 +683,7 @@ def verdicts(stage):
     rejecter = threading.Thread(target=reject_now_and_then)
     if broker:
         rejecter.start()
-    policy = "dead_letter" if stage.seed % 25 == 0 else "retry"  # waits until no request can arrive any more
+    policy = "dead_letter" if stage.seed % 25 == 0 else "retry"  # waits until no request can still arrive
     count = 2000 if stage.long else 500
     try:
         with stage.inject(*faults):

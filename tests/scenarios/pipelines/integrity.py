@@ -118,7 +118,7 @@ def audited(stage, orders, telemetry, *more):
 
 
 def kill_after(driver, text, seconds):
-    """Kill the driver some seconds after it printed this text; return the number of kills, 0 if it ended before."""
+    """Kill the driver a few seconds after it printed this text; return the number of kills, 0 if it ended before."""
     for line in driver.stderr:
         if text in line:
             break

@@ -95,7 +95,7 @@ def test_gaps_are_counted_until_they_are_filled(store):
     assert missing(store) == (0, 0)
 
 
-def test_a_batch_merged_by_another_job_in_the_meantime_is_checked_again(store):
+def test_a_batch_merged_by_another_job_in_between_is_checked_again(store):
     fresh = unseen(store, batches(("p1", 0), ("p1", 1)))
     store.append(Batch("p1", 0))
 

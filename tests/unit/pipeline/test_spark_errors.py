@@ -1,4 +1,4 @@
-"""Errors of Spark become one sentence with the cause."""
+"""Errors from Spark become one sentence with the cause."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def listening(*answers):
 
 
 _BODY = b"\0\0\0\x14/files/producer-core" + b"\0\0\0\x2cStream '/files/producer-core' was not found."
-NOT_FOUND = (9 + len(_BODY)).to_bytes(8, "big") + b"\x08" + _BODY  # the answer of a Spark 4.0 master
+NOT_FOUND = (9 + len(_BODY)).to_bytes(8, "big") + b"\x08" + _BODY  # the response from a Spark 4.0 master
 
 
 def test_one_reachable_master_of_several_is_enough():

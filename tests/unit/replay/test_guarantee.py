@@ -12,7 +12,7 @@ from producer_core.replay.guarantee import EMBEDDED, UNKNOWN, ReplayGuarantee, r
 
 @pytest.fixture
 def permissions(monkeypatch):
-    """Set the missing permissions, or the error of the brokers."""
+    """Set the missing permissions, or the error from the brokers."""
 
     def answer(found):
         def check(*arguments, **options):

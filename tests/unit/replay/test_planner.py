@@ -159,7 +159,7 @@ def test_dead_letters_of_another_cluster_are_refused_without_to_cluster(store, c
 
 
 @pytest.mark.slow
-def test_only_dead_letters_of_the_own_cluster_are_sent(store, clock):
+def test_only_dead_letters_of_this_cluster_are_sent(store, clock):
     add_dead_letters(store, 1)
     DeadLetters(store).add([dead_letter(1, cluster_id="elsewhere"), dead_letter(2, cluster_id="elsewhere")])
 

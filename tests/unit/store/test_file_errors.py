@@ -279,7 +279,7 @@ def test_a_network_file_system_is_logged(tmp_path, monkeypatch, caplog):
     assert f"store on a network file system: path={store.path}, type=nfs4" in caplog.messages
 
 
-def test_an_internal_error_of_duckdb_has_a_way_out(tmp_path):
+def test_an_internal_error_from_duckdb_has_a_way_out(tmp_path):
     text = "INTERNAL Error: DataChunk::CheckCardinality - vector has size 4\n\nStack Trace:\n..."
     error = file_errors.from_duckdb(duckdb.InternalException(text), tmp_path / "store.duckdb")
 

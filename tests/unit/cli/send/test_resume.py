@@ -289,7 +289,7 @@ def test_a_topic_that_lost_acknowledged_records_is_refused(file):
         ([(0, 4), (6, 9)], {0: 0, 1: 1}, {0: 70, 1: 0}, False),  # the gap is above the first row there
         ([(4, 9)], {0: 4, 1: 5}, {0: 70, 1: 0}, True),  # rows 0 to 3 may have been in partition 0
         ([(0, 2), (5, 9)], {0: 5, 1: 0}, {0: 70, 1: 0}, True),
-        ([(2, 9)], {1: 2}, {0: 70, 1: 0}, True),  # partition 0 has no row of this file any more
+        ([(2, 9)], {1: 2}, {0: 70, 1: 0}, True),  # partition 0 no longer has a row of this file
         ([], {}, {0: 70, 1: 0}, False),  # the topic has no row of this file, so the send begins
     ],
 )

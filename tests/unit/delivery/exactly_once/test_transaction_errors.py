@@ -65,7 +65,7 @@ def test_these_codes_are_not_permanent_rejections(code):
     assert not is_permanent_rejection(KafkaError(getattr(KafkaError, code)))
 
 
-def test_a_fence_means_a_lost_id_unless_the_own_transaction_exceeded_its_timeout():
+def test_a_fence_means_a_lost_id_unless_our_transaction_exceeded_its_timeout():
     def taken_by_other(code="_FENCED", lasted=1.0):
         return id_was_taken(code, lasted=lasted, timeout=10.0)
 

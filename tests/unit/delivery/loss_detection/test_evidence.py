@@ -23,7 +23,7 @@ def evidence(trigger="idle", last=CHECKPOINT, **view):
 
 
 @pytest.mark.parametrize("trigger", ["out_of_order", "unknown_producer"])
-def test_an_own_record_at_its_offset_means_that_the_client_is_desynchronised(trigger):
+def test_our_record_at_its_offset_means_that_the_client_is_desynchronised(trigger):
     finding = classify(evidence(trigger))
 
     assert (finding.case, finding.kind, finding.severity) == (
@@ -36,7 +36,7 @@ def test_an_own_record_at_its_offset_means_that_the_client_is_desynchronised(tri
 
 
 @pytest.mark.parametrize("trigger", ["idle", "epoch_rose", "not_rising", "asked"])
-def test_without_an_error_code_an_own_record_at_its_offset_is_intact(trigger):
+def test_without_an_error_code_our_record_at_its_offset_is_intact(trigger):
     assert classify(evidence(trigger)).case == "intact"
 
 

@@ -260,7 +260,7 @@ def test_the_message_of_a_slow_batch_is_replaced(log, stopped_clock):
 def test_the_message_of_a_running_batch_is_replaced_when_it_is_settled(
     store, log, stopped_clock, monkeypatch
 ):
-    """Also when the second message follows at once: the store gets one message in two seconds."""
+    """Even when the second message follows at once, the store gets one message in two seconds."""
     add_dead_letters(store, 4)
     planned = replay.plan(store, DeadLetterFilter(), who="ann", origin=PIPELINE, can_run=CLUSTER)
     messages = []
