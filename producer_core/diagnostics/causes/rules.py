@@ -245,14 +245,14 @@ def failing(now: CauseInputs) -> Iterator[CauseFinding]:
     topic, code, most = now.causes[0] if now.causes else ("", "", 0)
     failure = failure_of(code) if code else None
     place = f" on {topic}" if topic and all(cause[0] == topic for cause in now.causes) else ""
-    meaning = f": {_lower(failure.meaning)}" if failure else "."
+    meaning = _lower(failure.meaning) if failure else ""
+    in_title, in_evidence = (f": {meaning}", "") if most == dead and meaning else (".", f" ({meaning[:-1]})")
     dead_letters = "a dead letter" if dead == 1 else "dead letters"
+    what = f"{'Error' if dead == 1 else f'{most:,} of them with'} {code}{'' if place else f' on {topic}'}{in_evidence}"
     yield CauseFinding(
         "failing",
-        f"{dead:,} of {plural(settled, 'message')} became {dead_letters}{place}{meaning}",
-        f"{'Error' if dead == 1 else f'{most:,} of them with'} {code}{'' if place else f' on {topic}'}; {_percent(share)} of all messages."
-        if failure
-        else f"{_percent(share)} of all messages.",
+        f"{dead:,} of {plural(settled, 'message')} became {dead_letters}{place}{in_title}",
+        f"{what}; {_percent(share)} of all messages." if failure else f"{_percent(share)} of all messages.",
         failure.advice if failure else "Each dead letter shows its error.",
         score=40 + 50 * share,
         tone="bad" if share > 0.05 else "warning",

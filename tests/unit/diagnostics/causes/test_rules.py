@@ -197,6 +197,15 @@ def test_failures_are_counted_over_the_whole_range():
     assert found.evidence.startswith("90 of them with POLICY_VIOLATION; ")
 
 
+def test_the_title_gives_the_meaning_of_an_error_only_if_all_messages_failed_with_it():
+    causes = (("refunds", "POLICY_VIOLATION", 19), ("x", "malformed", 2))
+    (found,) = diagnose(numbers(dead=21, causes=causes))
+    assert found.title == "21 of 60,021 messages became dead letters."
+    assert found.evidence.startswith(
+        "19 of them with POLICY_VIOLATION on refunds (a broker policy forbids the request); "
+    )
+
+
 def test_dead_letters_that_are_stored_before_the_statistics_count():
     (found,) = diagnose(numbers(dead=2, causes=(("payments", "POLICY_VIOLATION", 3),)))
     assert found.title.startswith("3 of 60,003 messages became dead letters on payments: ")
