@@ -16,6 +16,7 @@ _EXTRAS = {
     **dict.fromkeys(("streamlit", "plotly", "pandas"), "dashboard"),
     **dict.fromkeys(("faker", "numpy"), "simulate"),
     "jgo": "broker",
+    "prometheus_client": "prometheus",
     "pyspark": "spark",
     "redis": "redis",
 }

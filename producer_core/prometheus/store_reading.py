@@ -1,0 +1,107 @@
+"""Read the metrics of all producers of a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.registry import Collector
+
+from producer_core._internal.read_activity import unattended
+from producer_core.metrics.heartbeat import ALIVE
+from producer_core.prometheus.families import TOPICS, Families
+from producer_core.prometheus.readings import (
+    BrokerReading,
+    ClientReading,
+    DeadLetters,
+    FailedAttempts,
+    ProducersReading,
+    Reading,
+    StoreReading,
+    TopicReading,
+)
+from producer_core.store.queries import run
+
+if TYPE_CHECKING:
+    import duckdb
+    from prometheus_client.metrics_core import Metric
+
+    from producer_core.store import Store
+
+_WAIT_S = 4.0
+"""Seconds to wait for the store. With the queries it stays below the 10 s that Prometheus waits for a scrape."""
+_QUERIES_S = 5.0
+
+
+class StoreCollector(Collector):
+    """A Prometheus collector of all producers of a store, for one endpoint per host.
+
+    Its counters are totals since the store was created. They do not fall when a producer ends, or when retention deletes
+    rows. The first `topics` topics have a label of their own, the others share `other`. Raises StoreError during a
+    scrape if the store is not available. Safe in threads.
+    """
+
+    def __init__(self, store: Store, *, topics: int = TOPICS, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._lock = threading.Lock()  # guards the field below
+        self._families = Families(topics=topics)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of the store's present content."""
+        with self._lock:
+            yield from self._families.of(read(self._store, self._clock()))
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield nothing, so that a registry accepts the collector without a scrape."""
+        return iter(())
+
+
+def read(store: Store, now: float) -> Reading:
+    """Return the metrics of a store at one moment.
+
+    The read does not count as a person's: it does not make producers write every second.
+    """
+    with unattended(), store.borrow(timeout=_WAIT_S, limit=_QUERIES_S) as connection:
+        (producers,) = _rows(connection, "metric_producers", alive_since=now - ALIVE)
+        heartbeat_at = producers.pop("heartbeat_at")
+        (client,) = _rows(connection, "metric_client")
+        return Reading(
+            topics=_topics(connection),
+            failed_attempts=_failed_attempts(connection),
+            client=ClientReading(**client),
+            brokers={
+                row.pop("broker_id"): BrokerReading(**row) for row in _rows(connection, "metric_brokers")
+            },
+            producers=ProducersReading(**producers),
+            dead_letters=_dead_letters(connection),
+            store=StoreReading(store.path.stat().st_size, heartbeat_at),
+        )
+
+
+def _topics(connection: duckdb.DuckDBPyConnection) -> Mapping[str, TopicReading]:
+    buckets: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in _rows(connection, "metric_latencies"):
+        buckets[row["topic"]][row["bucket"]] = row["count"]
+    return {
+        (topic := row.pop("topic")): TopicReading(buckets=buckets[topic], **row)
+        for row in _rows(connection, "metric_topics")
+    }
+
+
+def _failed_attempts(connection: duckdb.DuckDBPyConnection) -> Mapping[FailedAttempts, int]:
+    rows = _rows(connection, "metric_failed_attempts")
+    return {FailedAttempts(row["topic"], row["code"]): row["count"] for row in rows}
+
+
+def _dead_letters(connection: duckdb.DuckDBPyConnection) -> Mapping[DeadLetters, int]:
+    rows = _rows(connection, "metric_dead_letters")
+    return {DeadLetters(*(row[name] for name in DeadLetters._fields)): row["count"] for row in rows}
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, name: str, **params: Any) -> list[dict[str, Any]]:
+    found = run(connection, name, **params)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
