@@ -50,12 +50,12 @@ class StoreCollector(Collector):
         self._families = Families(topics=topics)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of the store's present content."""
+        """Return the metric families of the store's present content."""
         with self._lock:
-            yield from self._families.of(read(self._store, self._clock()))
+            return iter(self._families.of(read(self._store, self._clock())))
 
     def describe(self) -> Iterator[Metric]:
-        """Yield nothing, so that a registry accepts the collector without a scrape."""
+        """Return nothing, so that a registry accepts the collector without a scrape."""
         return iter(())
 
 
