@@ -16,7 +16,6 @@ _EXTRAS = {
     **dict.fromkeys(("streamlit", "plotly", "pandas"), "dashboard"),
     **dict.fromkeys(("faker", "numpy"), "simulate"),
     "jgo": "broker",
-    "prometheus_client": "prometheus",
     "pyspark": "spark",
     "redis": "redis",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ def serve(
     With --once, the command writes the metrics for node exporter's textfile collector, which reads files that end
     with .prom.
     """
+    _require_package()
     from producer_core.prometheus import StoreCollector
     from producer_core.store import Store
 
@@ -84,6 +86,14 @@ def serve(
         _write(scrape(), target)
     else:
         _serve(scrape, store.path, port, address)
+
+
+def _require_package() -> None:
+    if find_spec("prometheus_client") is None:
+        raise Failed(
+            "Metrics require the Python package 'prometheus_client', which is not installed.",
+            "pip install 'producer-core[prometheus]'",
+        )
 
 
 class _Scrape:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client.metrics_core import (
@@ -20,7 +19,7 @@ from producer_core import __version__
 from producer_core.prometheus.bounded_labels import BoundedLabels
 from producer_core.prometheus.buckets import BOUNDARIES, fold
 from producer_core.prometheus.definitions import FIXED, METRICS
-from producer_core.prometheus.readings import BrokerReading, Reading, TopicReading
+from producer_core.prometheus.readings import BrokerReading, Reading, TopicReading, sum_by_label
 
 TOPICS = 200
 """Topics with a label of their own, unless the caller chooses another number."""
@@ -97,10 +96,10 @@ class Families:
     def of(self, reading: Reading) -> list[Metric]:
         """Return the families of a reading. A value that the source does not have is left out."""
         self._topics.add(reading.topics)
-        topics = _summed(
+        topics = sum_by_label(
             TopicReading, ((self._topics.of(name), topic) for name, topic in reading.topics.items())
         )
-        brokers = _summed(
+        brokers = sum_by_label(
             BrokerReading, ((self._broker(number), broker) for number, broker in reading.brokers.items())
         )
         return [
@@ -157,30 +156,6 @@ class Families:
             return before
         self._sums[name, label] = rounded
         return rounded
-
-
-def _summed(reading: type[Any], items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Sum the readings of the same label. Buckets are counts, so they are added too."""
-    groups: dict[str, list[Any]] = {}
-    for label, item in items:
-        groups.setdefault(label, []).append(item)
-    return {label: _sum(reading, group) if group[1:] else group[0] for label, group in groups.items()}
-
-
-def _sum(reading: type[Any], group: list[Any]) -> Any:
-    sums: dict[str, Any] = {}
-    for name in (field.name for field in fields(reading)):
-        values = [getattr(item, name) for item in group]
-        sums[name] = _added(values) if isinstance(values[0], Mapping) else sum(values)
-    return reading(**sums)
-
-
-def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    added: dict[int, int] = defaultdict(int)
-    for counts in histograms:
-        for bucket, count in counts.items():
-            added[bucket] += count
-    return added
 
 
 def _by_label(name: str, readings: Mapping[str, Any], attribute: str) -> Metric:

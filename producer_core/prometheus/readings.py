@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +113,28 @@ class Reading:
     dead_letters: Mapping[DeadLetters, int] | None = None
     process: ProcessReading | None = None
     store: StoreReading | None = None
+
+
+def sum_by_label(reading: type[Any], items: Iterable[tuple[K, Any]]) -> dict[K, Any]:
+    """Sum the readings of the same label. Buckets are counts, so they are added too."""
+    groups: dict[K, list[Any]] = {}
+    for label, item in items:
+        groups.setdefault(label, []).append(item)
+    return {label: add(reading, group) if group[1:] else group[0] for label, group in groups.items()}
+
+
+def add(reading: type[Any], group: Sequence[Any]) -> Any:
+    """Return the sum of readings of a class, field by field."""
+    sums: dict[str, Any] = {}
+    for name in (item.name for item in fields(reading)):
+        values = [getattr(item, name) for item in group]
+        sums[name] = _added(values) if isinstance(values[0], Mapping) else sum(values)
+    return reading(**sums)
+
+
+def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    added: dict[int, int] = defaultdict(int)
+    for counts in histograms:
+        for bucket, count in counts.items():
+            added[bucket] += count
+    return added

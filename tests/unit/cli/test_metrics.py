@@ -79,6 +79,15 @@ def test_topics_beyond_the_bound_share_a_label(path):
     assert 'messaging_destination_name="other"' in run(path, "--once", "--topics", "0").output
 
 
+def test_a_missing_client_library_is_an_error_that_names_the_extra(path, monkeypatch):
+    monkeypatch.setattr("producer_core.cli.metrics.find_spec", lambda name: None)
+
+    result = run(path, "--once")
+
+    assert result.exit_code == 2
+    assert "pip install 'producer-core[prometheus]'" in result.output
+
+
 def test_a_missing_store_is_an_error_and_is_not_created(tmp_path):
     result = run(tmp_path / "absent.duckdb", "--once")
 
