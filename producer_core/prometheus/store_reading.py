@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from prometheus_client.registry import Collector
 from producer_core._internal.read_activity import unattended
 from producer_core.metrics.heartbeat import ALIVE
 from producer_core.prometheus.families import TOPICS, Families
+from producer_core.prometheus.latency_totals import LatencyTotals
 from producer_core.prometheus.readings import (
     BrokerReading,
     ClientReading,
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _WAIT_S = 4.0
-"""Seconds to wait for the store. With the queries it stays below the 10 s that Prometheus waits for a scrape."""
-_QUERIES_S = 5.0
+"""Seconds to wait for the store, below the 10 s that Prometheus waits for a scrape."""
+_QUERIES_S = 30.0
+"""Seconds for the queries. The first scrape of a large store may take longer than Prometheus waits; later ones do not."""
 
 
 class StoreCollector(Collector):
@@ -46,21 +47,22 @@ class StoreCollector(Collector):
 
     def __init__(self, store: Store, *, topics: int = TOPICS, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
-        self._lock = threading.Lock()  # guards the field below
+        self._lock = threading.Lock()  # guards the fields below
         self._families = Families(topics=topics)
+        self._latencies = LatencyTotals()
 
     def collect(self) -> Iterator[Metric]:
         """Return the metric families of the store's present content."""
         with self._lock:
-            return iter(self._families.of(read(self._store, self._clock())))
+            return iter(self._families.of(read(self._store, self._clock(), self._latencies)))
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing, so that a registry accepts the collector without a scrape."""
         return iter(())
 
 
-def read(store: Store, now: float) -> Reading:
-    """Return the metrics of a store at one moment.
+def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Reading:
+    """Return the metrics of a store at one moment. `latencies` remembers histograms from one call to the next.
 
     The read does not count as a person's: it does not make producers write every second.
     """
@@ -69,7 +71,7 @@ def read(store: Store, now: float) -> Reading:
         heartbeat_at = producers.pop("heartbeat_at")
         (client,) = _rows(connection, "metric_client")
         return Reading(
-            topics=_topics(connection),
+            topics=_topics(connection, (latencies or LatencyTotals()).read(connection, now)),
             failed_attempts=_failed_attempts(connection),
             client=ClientReading(**client),
             brokers={
@@ -81,13 +83,12 @@ def read(store: Store, now: float) -> Reading:
         )
 
 
-def _topics(connection: duckdb.DuckDBPyConnection) -> Mapping[str, TopicReading]:
-    buckets: dict[str, dict[int, int]] = defaultdict(dict)
-    for row in _rows(connection, "metric_latencies"):
-        buckets[row["topic"]][row["bucket"]] = row["count"]
+def _topics(
+    connection: duckdb.DuckDBPyConnection, histograms: Mapping[str, Mapping[int, int]]
+) -> Mapping[str, TopicReading]:
+    rows = _rows(connection, "metric_topics")
     return {
-        (topic := row.pop("topic")): TopicReading(buckets=buckets[topic], **row)
-        for row in _rows(connection, "metric_topics")
+        (topic := row.pop("topic")): TopicReading(buckets=histograms.get(topic, {}), **row) for row in rows
     }
 
 

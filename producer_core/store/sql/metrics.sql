@@ -15,10 +15,19 @@ FROM (SELECT window_start AS first_window, topic, acknowledged, bytes, dead, ret
 GROUP BY topic ORDER BY min(first_window), topic;
 
 -- name: metric_latencies
--- The histogram of each topic.
-SELECT topic, bucket, sum(count)::BIGINT AS count
-FROM (SELECT topic, bucket, count FROM latencies UNION ALL SELECT topic, bucket, count FROM expired_latencies)
+-- The histogram of each topic, of the rows of [since, until).
+SELECT topic, bucket, sum(count)::BIGINT AS count FROM latencies
+WHERE window_start >= $since AND ($until IS NULL OR window_start < $until)
 GROUP BY topic, bucket;
+
+-- name: metric_expired_latencies
+-- The histogram of each topic, of the rows that retention deleted.
+SELECT topic, bucket, sum(count)::BIGINT AS count FROM expired_latencies GROUP BY topic, bucket;
+
+-- name: metric_latencies_total
+-- The total count of all histograms, of the rows before a time and those that retention deleted.
+SELECT (SELECT coalesce(sum(count), 0) FROM latencies WHERE window_start < $before)
+       + (SELECT coalesce(sum(count), 0) FROM expired_latencies) AS total;
 
 -- name: metric_failed_attempts
 -- Failed attempts by topic and error code, the codes that the store has known longest first.
