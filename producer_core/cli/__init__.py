@@ -17,6 +17,7 @@ COMMANDS = (
     Command("dlq", "List, replay, archive and purge dead letters.", "dlq.dlq_group"),
     Command("replay", "Show, pause, resume and cancel replays.", "replay.replay_group"),
     Command("alerts", "List, acknowledge and silence alerts; check rules.", "alerts"),
+    Command("metrics", "Serve metrics to Prometheus.", "metrics"),
     Command("audit", "Show operator actions on dead letters and alerts.", "audit"),
     Command("store", "Inspect, copy and clean up the store.", "store"),
     Command("doctor", "Check brokers, topics, store, Redis and Java.", "doctor"),

@@ -148,6 +148,10 @@ class DeliveryEngine:
         self._failure_handler.decide_pending()
         self._hooks.client_statistics(statistics)
 
+    def add_statistics_listener(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call this function too with librdkafka's statistics, on the poll thread."""
+        self._hooks.add_statistics_listener(listener)
+
     def connection_error(self, error: KafkaError) -> None:
         if (reason := self.connection.failed(error)) is not None:
             self._hooks.connection_failed(reason)

@@ -18,6 +18,8 @@ from producer_core.messages import MessageStatus, id_text
 
 logger = logging.getLogger(__name__)
 
+_StatisticsListener = Callable[[Mapping[str, Any]], None]
+
 
 class HookDispatcher:
     """Calls every hook. An exception in a hook is logged; the other hooks are still called, and the thread continues."""
@@ -28,10 +30,15 @@ class HookDispatcher:
         self._died = [hook.died for hook in hooks]
         self._duplicate = [hook.duplicate for hook in hooks]
         self._counted = [hook.counted for hook in hooks]
-        self._client_statistics = [hook.client_statistics for hook in hooks]
+        self._client_statistics: Sequence[_StatisticsListener] = [hook.client_statistics for hook in hooks]
         self._connection_failed = [hook.connection_failed for hook in hooks]
         self._notice = [hook.notice for hook in hooks]
         self._local = threading.local()
+
+    def add_statistics_listener(self, listener: _StatisticsListener) -> None:
+        """Call this function too with librdkafka's statistics."""
+        # A new list, because the poll thread may be iterating over the old one.
+        self._client_statistics = [*self._client_statistics, listener]
 
     @property
     def calling(self) -> bool:
@@ -107,7 +114,7 @@ def _call_each(listeners: Sequence[Callable[..., None]], *event: Any) -> None:
             if not is_containable(error):
                 raise
             hook = type(getattr(listener, "__self__", listener)).__name__
-            logger.exception(**with_fields("hook failed", hook=hook, event=listener.__name__))
+            logger.exception(**with_fields("hook failed", hook=hook, event=getattr(listener, "__name__", "")))
 
 
 def _delivery_failed(dead_letter: DeadLetter) -> DeliveryFailed:

@@ -542,7 +542,16 @@ class ReliableKafkaProducer:
     def stop_streaming(self) -> None:
         logger.info("stop_streaming does nothing here")
 
+    def add_statistics_listener(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call this function with librdkafka's statistics, once a second on the poll thread: return quickly, never block."""
+        self._engine.add_statistics_listener(listener)
+
     # closing
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._shutdown.begun
 
     def close(self, timeout: float = 30.0) -> CloseReport:
         """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.

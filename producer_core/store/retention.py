@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from producer_core.metrics.batch import KINDS
+from producer_core.store import expired_totals
 
 _HOUR, _DAY = 3600.0, 86400.0
 
@@ -72,7 +73,14 @@ def prune_due(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float
 
 
 def prune(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) -> int:
-    """Delete rows past their retention time, within the caller's transaction; return their number."""
+    """Delete rows past their retention time, within the caller's transaction; return their number.
+
+    Statistics are added to the store's totals before they are deleted.
+    """
+    hours = now - keep.keep_hours
+    for table in KINDS:
+        if _exists(connection, f"FROM {table} WHERE window_start < $before", None, hours):
+            expired_totals.add(connection, table, hours)
     for table in ("dead_letter_bodies", "letter_events"):
         connection.execute(
             f"DELETE FROM {table} WHERE message_id IN (SELECT message_id FROM dead_letters WHERE {_SETTLED})",

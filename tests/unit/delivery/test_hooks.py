@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from confluent_kafka import KafkaError
 
 from producer_core import MessageStatus
@@ -58,3 +60,18 @@ def test_an_exception_in_a_hook_affects_neither_messages_nor_threads(caplog):
     assert (len(outcomes.acked), len(outcomes.dead)) == (2, 1)
     assert "hook failed" in caplog.text
     producer.close()
+
+
+def test_a_statistics_listener_may_be_added_later_and_may_raise(caplog):
+    producer, transport = quick_producer()
+    received = []
+
+    producer.add_statistics_listener(partial(int, base=0))  # raises, and has no name
+    producer.add_statistics_listener(received.append)
+    transport.emit_statistics()
+
+    assert received[-1]["brokers"]["memory"]["state"] == "UP"
+    assert "hook failed" in caplog.text
+    assert not producer.closed
+    producer.close()
+    assert producer.closed

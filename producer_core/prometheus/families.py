@@ -1,0 +1,190 @@
+"""Turn a reading into Prometheus metric families."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.utils import floatToGoString
+
+from producer_core import __version__
+from producer_core.prometheus.bounded_labels import BoundedLabels
+from producer_core.prometheus.buckets import BOUNDARIES, fold
+from producer_core.prometheus.definitions import FIXED, METRICS
+from producer_core.prometheus.readings import BrokerReading, Reading, TopicReading, sum_by_label
+
+TOPICS = 200
+"""Topics with a label of their own, unless the caller chooses another number."""
+_CODES = 64
+"""Error codes with a label of their own. OpenTelemetry's value for the others is `_OTHER`."""
+_BROKERS = 64
+_BOOTSTRAP = "bootstrap"
+"""The label of bootstrap addresses, which have no broker id."""
+
+_BOUNDS = (*map(floatToGoString, BOUNDARIES), "+Inf")
+_DIGITS = 4
+"""Digits after the point of a sum of seconds. The same latencies summed in another order differ by less."""
+_JITTER = 1e-6
+"""The part of a sum by which another order of summation may lower it."""
+
+_OF_TOPIC = {
+    "messaging_client_sent_messages_total": "acknowledged",
+    "producer_core_sent_bytes_total": "bytes",
+    "producer_core_retries_total": "retried",
+    "producer_core_retry_successes_total": "retry_successes",
+    "producer_core_dead_letters_total": "dead",
+    "producer_core_duplicates_suppressed_total": "duplicates",
+    "producer_core_possible_duplicates_total": "possible_duplicates",
+}
+_OF_CLIENT = {
+    "producer_core_client_batches_total": "batches",
+    "producer_core_client_batch_messages_total": "batch_messages",
+    "producer_core_client_batch_bytes_total": "batch_bytes",
+    "producer_core_client_epoch_rises_total": "epoch_rises",
+}
+_OF_BROKER = {
+    "producer_core_broker_requests_total": "requests",
+    "producer_core_broker_request_retries_total": "retries",
+    "producer_core_broker_request_timeouts_total": "timeouts",
+    "producer_core_broker_disconnects_total": "disconnects",
+}
+_DURATIONS_OF_BROKER = {
+    "producer_core_broker_queue_seconds": "queue",
+    "producer_core_broker_send_queue_seconds": "outbuf",
+    "producer_core_broker_round_trip_seconds": "rtt",
+    "producer_core_broker_throttle_seconds": "throttle",
+}
+_OF_PRODUCERS = {
+    "producer_core_producers": "running",
+    "producer_core_connected_producers": "connected",
+    "producer_core_pending_messages": "pending",
+    "producer_core_waiting_retry_messages": "waiting_retry",
+    "producer_core_client_queue_messages": "queue_messages",
+    "producer_core_client_queue_limit_messages": "queue_limit",
+}
+_OF_PROCESS = {
+    "producer_core_journal_messages": "journal_messages",
+    "producer_core_journal_bytes": "journal_bytes",
+    "producer_core_deduplication_degraded": "deduplication_degraded",
+}
+_OF_STORE = {
+    "producer_core_store_bytes": "bytes",
+    "producer_core_last_heartbeat_timestamp_seconds": "heartbeat_at",
+}
+
+
+class Families:
+    """Builds the families of one endpoint, and remembers which values have a label of their own.
+
+    Used by one thread at a time.
+    """
+
+    def __init__(self, *, topics: int = TOPICS) -> None:
+        self._topics = BoundedLabels(topics)
+        self._codes = BoundedLabels(_CODES, rest="_OTHER")
+        self._brokers = BoundedLabels(_BROKERS)
+        self._sums: dict[tuple[str, str], float] = {}  # exposed before, by metric and label
+
+    def of(self, reading: Reading) -> list[Metric]:
+        """Return the families of a reading. A value that the source does not have is left out."""
+        self._topics.add(reading.topics)
+        topics = sum_by_label(
+            TopicReading, ((self._topics.of(name), topic) for name, topic in reading.topics.items())
+        )
+        brokers = sum_by_label(
+            BrokerReading, ((self._broker(number), broker) for number, broker in reading.brokers.items())
+        )
+        return [
+            *(_by_label(name, topics, attribute) for name, attribute in _OF_TOPIC.items()),
+            self._durations(topics),
+            self._failed_attempts(reading),
+            *(_single(name, getattr(reading.client, attribute)) for name, attribute in _OF_CLIENT.items()),
+            *(_by_label(name, brokers, attribute) for name, attribute in _OF_BROKER.items()),
+            *(self._broker_durations(name, brokers, part) for name, part in _DURATIONS_OF_BROKER.items()),
+            *_present(_OF_PRODUCERS, reading.producers),
+            *self._dead_letters(reading),
+            *_present(_OF_PROCESS, reading.process),
+            *_present(_OF_STORE, reading.store),
+            _build_info(),
+        ]
+
+    def _durations(self, topics: Mapping[str, TopicReading]) -> Metric:
+        name = "messaging_client_operation_duration_seconds"
+        family = HistogramMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
+        for label, topic in topics.items():
+            buckets = list(zip(_BOUNDS, map(float, fold(topic.buckets)), strict=True))
+            family.add_metric(_values(name, label), buckets, self._steady(name, label, topic.latency_sum))
+        return family
+
+    def _failed_attempts(self, reading: Reading) -> Metric:
+        name = "producer_core_failed_attempts_total"
+        sums: dict[tuple[str, str], int] = defaultdict(int)
+        for (topic, code), count in reading.failed_attempts.items():
+            sums[self._topics.of(topic), self._codes.of(code)] += count
+        return _counted(name, sums)
+
+    def _broker_durations(self, name: str, brokers: Mapping[str, BrokerReading], part: str) -> Metric:
+        family = SummaryMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
+        for label, broker in brokers.items():
+            total = self._steady(name, label, getattr(broker, f"{part}_sum"))
+            family.add_metric([label], getattr(broker, f"{part}_count"), total)
+        return family
+
+    def _dead_letters(self, reading: Reading) -> Iterator[Metric]:
+        if reading.dead_letters is None:
+            return
+        sums: dict[tuple[str, ...], int] = defaultdict(int)
+        for (topic, state, code, verdict), count in reading.dead_letters.items():
+            sums[self._topics.of(topic), state, self._codes.of(code), verdict] += count
+        yield _counted("producer_core_stored_dead_letters", sums)
+
+    def _broker(self, number: int) -> str:
+        return self._brokers.of(str(number)) if number >= 0 else _BOOTSTRAP
+
+    def _steady(self, name: str, label: str, total: float) -> float:
+        """Return a sum of seconds that never falls because of rounding, which Prometheus would take for a reset."""
+        rounded, before = round(total, _DIGITS), self._sums.get((name, label), 0.0)
+        if 0 < before - rounded <= max(_JITTER * before, 10.0**-_DIGITS):
+            return before
+        self._sums[name, label] = rounded
+        return rounded
+
+
+def _by_label(name: str, readings: Mapping[str, Any], attribute: str) -> Metric:
+    return _counted(name, {(label,): getattr(one, attribute) for label, one in readings.items()})
+
+
+def _single(name: str, value: float) -> Metric:
+    return _counted(name, {(): value})
+
+
+def _present(names: Mapping[str, str], reading: Any) -> Iterator[Metric]:
+    values = {} if reading is None else {name: getattr(reading, part) for name, part in names.items()}
+    return (_single(name, value) for name, value in values.items() if value is not None)
+
+
+def _counted(name: str, values: Mapping[Any, float]) -> Metric:
+    """Return a counter or a gauge; the keys are the values of the labels that vary."""
+    definition = METRICS[name]
+    made = CounterMetricFamily if definition.type == "counter" else GaugeMetricFamily
+    family = made(name, definition.help, labels=definition.labels)
+    for varying, value in values.items():
+        family.add_metric(_values(name, *varying), value)
+    return family
+
+
+def _values(name: str, *varying: str) -> list[str]:
+    rest = iter(varying)
+    return [FIXED[label] if label in FIXED else next(rest) for label in METRICS[name].labels]
+
+
+def _build_info() -> Metric:
+    return _counted("producer_core_build_info", {(__version__,): 1})

@@ -1,0 +1,133 @@
+"""Serve `/metrics` over HTTP."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from producer_core._internal.log_fields import with_fields
+from producer_core.errors import ConfigError, ProducerError
+
+logger = logging.getLogger(__name__)
+
+PATH = "/metrics"
+LOOPBACK = "127.0.0.1"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PLAIN = "text/plain; charset=utf-8"
+_CLIENT_TIMEOUT = 10.0
+"""Seconds after which a client that sends or reads nothing is disconnected."""
+
+
+class MetricsServer:
+    """Answers `/metrics` with the text of `render`, in a daemon thread for each client.
+
+    `port` 0 chooses a free one. Raises ConfigError if the address cannot be used. A ProducerError of `render` becomes the
+    status 503 with the problem as text, so that Prometheus shows the target as down.
+    """
+
+    def __init__(self, render: Callable[[], bytes], *, port: int, address: str = LOOPBACK) -> None:
+        self._server = _listen(render, address, port)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.1},
+            name="producer-core-metrics",
+            daemon=True,
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port that the server listens on."""
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """The address of the metrics."""
+        host = str(self._server.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{PATH}"
+
+    def close(self) -> None:
+        """Stop listening. Answers in progress are not awaited."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> MetricsServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, render: Callable[[], bytes], address: str, port: int) -> None:
+        self.render = render
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of the host's name that HTTPServer makes, which may take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an error of an answer; a client that disconnects is none."""
+        logger.debug("metrics request failed", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _CLIENT_TIMEOUT
+    server_version, sys_version = "producer-core", ""
+
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path != PATH:
+            self._answer(HTTPStatus.NOT_FOUND, f"Not found. The metrics are at {PATH}.\n".encode())
+            return
+        try:
+            text = self.server.render()
+        except ProducerError as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
+        except Exception:
+            logger.exception(**with_fields("metrics could not be collected"))
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"The metrics could not be collected.\n")
+        else:
+            self._answer(HTTPStatus.OK, text, CONTENT_TYPE)
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: HTTPStatus, text: bytes, kind: str = _PLAIN) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing: a scrape every few seconds is no event."""
+
+
+def _listen(render: Callable[[], bytes], address: str, port: int) -> _Server:
+    try:
+        return _Server(render, address, port)
+    except (OSError, OverflowError) as error:
+        if getattr(error, "errno", None) == errno.EADDRINUSE:
+            raise ConfigError(
+                f"Port {port} on {address} is in use.", fix="Choose another port, or stop its other user."
+            ) from error
+        raise ConfigError(
+            f"The metrics cannot be served on {address}, port {port}: {error}.",
+            fix="Choose an address of this host, and a port from 1024 to 65535.",
+        ) from error

@@ -1,0 +1,108 @@
+"""Read the metrics of all producers of a store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.registry import Collector
+
+from producer_core._internal.read_activity import unattended
+from producer_core.metrics.heartbeat import ALIVE
+from producer_core.prometheus.families import TOPICS, Families
+from producer_core.prometheus.latency_totals import LatencyTotals
+from producer_core.prometheus.readings import (
+    BrokerReading,
+    ClientReading,
+    DeadLetters,
+    FailedAttempts,
+    ProducersReading,
+    Reading,
+    StoreReading,
+    TopicReading,
+)
+from producer_core.store.queries import run
+
+if TYPE_CHECKING:
+    import duckdb
+    from prometheus_client.metrics_core import Metric
+
+    from producer_core.store import Store
+
+_WAIT_S = 4.0
+"""Seconds to wait for the store, below the 10 s that Prometheus waits for a scrape."""
+_QUERIES_S = 30.0
+"""Seconds for the queries. The first scrape of a large store may take longer than Prometheus waits; later ones do not."""
+
+
+class StoreCollector(Collector):
+    """A Prometheus collector of all producers of a store, for one endpoint per host.
+
+    Its counters are totals since the store was created. They do not fall when a producer ends, or when retention deletes
+    rows. The first `topics` topics have a label of their own, the others share `other`. Raises StoreError during a
+    scrape if the store is not available. Safe in threads.
+    """
+
+    def __init__(self, store: Store, *, topics: int = TOPICS, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._lock = threading.Lock()  # guards the fields below
+        self._families = Families(topics=topics)
+        self._latencies = LatencyTotals()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metric families of the store's present content."""
+        with self._lock:
+            return iter(self._families.of(read(self._store, self._clock(), self._latencies)))
+
+    def describe(self) -> Iterator[Metric]:
+        """Return nothing, so that a registry accepts the collector without a scrape."""
+        return iter(())
+
+
+def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Reading:
+    """Return the metrics of a store at one moment. `latencies` remembers histograms from one call to the next.
+
+    The read does not count as a person's: it does not make producers write every second.
+    """
+    with unattended(), store.borrow(timeout=_WAIT_S, limit=_QUERIES_S) as connection:
+        (producers,) = _rows(connection, "metric_producers", alive_since=now - ALIVE)
+        heartbeat_at = producers.pop("heartbeat_at")
+        (client,) = _rows(connection, "metric_client")
+        return Reading(
+            topics=_topics(connection, (latencies or LatencyTotals()).read(connection, now)),
+            failed_attempts=_failed_attempts(connection),
+            client=ClientReading(**client),
+            brokers={
+                row.pop("broker_id"): BrokerReading(**row) for row in _rows(connection, "metric_brokers")
+            },
+            producers=ProducersReading(**producers),
+            dead_letters=_dead_letters(connection),
+            store=StoreReading(store.path.stat().st_size, heartbeat_at),
+        )
+
+
+def _topics(
+    connection: duckdb.DuckDBPyConnection, histograms: Mapping[str, Mapping[int, int]]
+) -> Mapping[str, TopicReading]:
+    rows = _rows(connection, "metric_topics")
+    return {
+        (topic := row.pop("topic")): TopicReading(buckets=histograms.get(topic, {}), **row) for row in rows
+    }
+
+
+def _failed_attempts(connection: duckdb.DuckDBPyConnection) -> Mapping[FailedAttempts, int]:
+    rows = _rows(connection, "metric_failed_attempts")
+    return {FailedAttempts(row["topic"], row["code"]): row["count"] for row in rows}
+
+
+def _dead_letters(connection: duckdb.DuckDBPyConnection) -> Mapping[DeadLetters, int]:
+    rows = _rows(connection, "metric_dead_letters")
+    return {DeadLetters(*(row[name] for name in DeadLetters._fields)): row["count"] for row in rows}
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, name: str, **params: Any) -> list[dict[str, Any]]:
+    found = run(connection, name, **params)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]

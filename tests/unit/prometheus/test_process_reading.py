@@ -1,0 +1,263 @@
+"""The metrics of a process are those of its store: the same names, the same numbers, one source each."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.errors import ConfigError, StoreLocked
+from producer_core.prometheus import ProducerCollector, StoreCollector, start_metrics_server
+from producer_core.prometheus.definitions import METRICS
+from producer_core.store import Store
+from producer_core.testing import InMemoryTransport
+from tests.support import eventually
+from tests.unit.metrics.test_client_stats import broker, statistics
+
+
+def made(store, made=None, **options):
+    script = options.pop("script", None)
+    return ReliableKafkaProducer(
+        "memory:1",
+        store=store,
+        transport=InMemoryTransport.factory(made, script=script),
+        retry_config=RetryConfig(max_retries=2, initial_delay_ms=1, max_delay_ms=2),
+        **options,
+    )
+
+
+def samples(collector):
+    """Return the value of every sample by its name and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(generate_latest(collector).decode())
+        for sample in family.samples
+    }
+
+
+def values(collector, name):
+    return {key[1:]: value for key, value in samples(collector).items() if key[0] == name}
+
+
+def client_statistics(*brokers, **changes):
+    """Return statistics as a transport reports them: each topic has its partitions."""
+    found = statistics(*brokers, **changes)
+    return found | {"topics": {name: {**topic, "partitions": {}} for name, topic in found["topics"].items()}}
+
+
+def fail_some(delivery):
+    if delivery.seq % 10 == 3:
+        return "MSG_SIZE_TOO_LARGE"
+    first = len(delivery.attempts) == 0
+    return "REQUEST_TIMED_OUT" if delivery.seq % 10 == 5 and first else None
+
+
+def send(producer, count=40, topics=("orders", "refunds")):
+    for number in range(count):
+        producer.send_message(topics[number % len(topics)], {"n": number})
+
+
+def test_the_counters_of_a_process_equal_those_of_its_store(tmp_path):
+    transports = []
+    producer = made(tmp_path / "s.duckdb", transports, script=fail_some)
+    process, store = ProducerCollector(producer), StoreCollector(Store.open(tmp_path / "s.duckdb"))
+    send(producer)
+    transports[0]._listener.statistics(
+        client_statistics(broker(), broker(2, rtt={"cnt": 3, "sum": 700}), eos={"epoch_cnt": 2})
+    )
+    producer.close()
+
+    ours, theirs = samples(process), samples(store)
+
+    counted = {name for name, definition in METRICS.items() if definition.type != "gauge"}
+    for key in ours.keys() | theirs.keys():
+        if any(key[0] in (name, f"{name}_sum", f"{name}_count", f"{name}_bucket") for name in counted):
+            assert ours[key] == pytest.approx(theirs[key], abs=1e-4), key
+    sent = sum(values(process, "messaging_client_sent_messages_total").values())
+    dead = sum(values(process, "producer_core_dead_letters_total").values())
+    assert (sent, dead) == (36, 4)
+    assert sum(values(store, "producer_core_stored_dead_letters").values()) == 4
+    assert values(process, "producer_core_client_batches_total") == {(): 5}
+    assert values(process, "producer_core_broker_round_trip_seconds_count") == {
+        (("broker", "1"),): 2,
+        (("broker", "2"),): 3,
+    }
+
+
+def test_each_source_has_the_metrics_that_the_table_names(tmp_path):
+    with made(tmp_path / "s.duckdb", journal_dir=tmp_path / "j", enable_deduplication=True) as producer:
+        send(producer, 1)
+        producer.flush(10)
+        found = {
+            "process": ProducerCollector(producer),
+            "store": StoreCollector(Store.open(tmp_path / "s.duckdb")),
+        }
+        heartbeat = "producer_core_last_heartbeat_timestamp_seconds"
+        assert eventually(lambda: values(found["store"], heartbeat))
+        for source, collector in found.items():
+            families = {
+                f"{family.name}_total" if family.type == "counter" else family.name
+                for family in collector.collect()
+            }
+            named = {name for name, definition in METRICS.items() if source in definition.sources}
+            # with a store, a process leaves its dead letters to the store's endpoint
+            assert families == named - (
+                {"producer_core_stored_dead_letters"} if source == "process" else set()
+            )
+
+
+def test_a_process_without_a_store_counts_the_dead_letters_in_memory():
+    with made(None, script=fail_some) as producer:
+        send(producer, 20, ("orders",))
+        producer.flush(10)
+
+        found = values(ProducerCollector(producer), "producer_core_stored_dead_letters")
+
+    ((labels, count),) = found.items()
+    assert dict(labels)["error_type"] == "MSG_SIZE_TOO_LARGE"
+    assert dict(labels)["state"] == "dead"
+    assert count == 2
+
+
+def test_the_state_of_a_process_covers_its_running_producers():
+    held = []
+    waiting = made(None, held, script=lambda delivery: "hold")
+    closed = made(None)
+    closed.close()
+    collector = ProducerCollector(waiting, closed)
+    send(waiting, 3)
+
+    assert values(collector, "producer_core_producers") == {(): 1}
+    assert values(collector, "producer_core_pending_messages") == {(): 3}
+    assert values(collector, "producer_core_connected_producers") == {(): 1}
+    assert eventually(lambda: held[0].held == 3)
+    held[0].release()
+    waiting.close()
+    assert values(collector, "producer_core_producers") == {(): 0}
+
+
+def test_the_totals_of_a_closed_producer_remain_and_another_is_added():
+    first = made(None)
+    collector = ProducerCollector(first)
+    send(first, 4, ("orders",))
+    first.close()
+    second = made(None)
+    collector.add(second)
+    send(second, 5, ("orders",))
+    second.close()
+
+    assert list(values(collector, "messaging_client_sent_messages_total").values()) == [9]
+
+
+def test_the_client_statistics_add_up_between_and_across_scrapes():
+    transports = []
+    with made(None, transports) as producer:
+        collector = ProducerCollector(producer)
+        for tx in (10, 25):
+            transports[0]._listener.statistics(client_statistics(broker(tx=tx)))
+        values(collector, "producer_core_broker_requests_total")
+        transports[0]._listener.statistics(client_statistics(broker(tx=30)))
+
+        assert values(collector, "producer_core_broker_requests_total") == {(("broker", "1"),): 30}
+        assert values(collector, "producer_core_client_batches_total") == {(): 15}
+
+
+def test_a_journal_and_deduplication_are_visible(tmp_path):
+    transports = []
+    options = {"journal_dir": tmp_path / "j", "enable_deduplication": True}
+    with made(None, transports, script=lambda delivery: "hold", **options) as producer:
+        collector = ProducerCollector(producer)
+        send(producer, 3)
+
+        assert values(collector, "producer_core_journal_messages") == {(): 3}
+        assert values(collector, "producer_core_journal_bytes")[()] > 0
+        assert values(collector, "producer_core_deduplication_degraded") == {(): 0}
+        assert eventually(lambda: transports[0].held == 3)
+        transports[0].release()
+
+
+def test_the_server_answers_for_its_producers():
+    with made(None) as producer, start_metrics_server(0, producer) as server:
+        send(producer, 2, ("orders",))
+        producer.flush(10)
+
+        with urllib.request.urlopen(server.url, timeout=10) as response:
+            text = response.read().decode()
+
+    assert 'messaging_destination_name="orders"' in text
+    assert server.url.startswith("http://127.0.0.1:")
+
+
+def test_an_existing_registry_accepts_the_collector():
+    with made(None) as producer:
+        registry = CollectorRegistry()
+        registry.register(ProducerCollector(producer))
+
+        assert b"producer_core_producers 1.0" in generate_latest(registry)
+
+
+def test_no_producer_is_an_error():
+    with pytest.raises(ConfigError, match="No producer was given"):
+        start_metrics_server(0)
+
+
+@pytest.mark.slow
+def test_a_producer_that_is_not_measured_does_not_import_the_client_library():
+    code = (
+        "import sys, producer_core\n"
+        "from producer_core.testing import InMemoryTransport\n"
+        "producer_core.ReliableKafkaProducer(store=None, transport=InMemoryTransport).close()\n"
+        "assert 'prometheus_client' not in sys.modules and 'producer_core.prometheus' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_missing_client_library_is_reported_with_the_extra():
+    code = "import sys; sys.modules['prometheus_client'] = None; import producer_core.prometheus"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert "pip install 'producer-core[prometheus]'" in found.stderr
+
+
+@pytest.mark.slow
+def test_increases_at_the_store_equal_the_acknowledgements_of_workers_that_come_and_go(tmp_path):
+    """Four workers send at once; each closes its producer after 25 messages and starts another."""
+    store, acknowledged = tmp_path / "s.duckdb", []
+    Store.open(store)
+    collector, done = StoreCollector(Store.open(store)), threading.Event()
+
+    def work():
+        for _ in range(2):
+            with made(store) as producer:
+                send(producer, 25)
+            acknowledged.append(producer.get_stats()["messages_sent"])
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    scrapes = []
+
+    def scrape():
+        while not done.wait(0.5):
+            with contextlib.suppress(StoreLocked):  # the endpoint answers 503
+                scrapes.append(sum(values(collector, "messaging_client_sent_messages_total").values()))
+
+    scraper = threading.Thread(target=scrape)
+    for thread in (*workers, scraper):
+        thread.start()
+    for worker in workers:
+        worker.join()
+    done.set()
+    scraper.join()
+
+    assert scrapes == sorted(scrapes)
+    assert sum(acknowledged) == 200
+    assert sum(values(collector, "messaging_client_sent_messages_total").values()) == 200
+    assert values(collector, "producer_core_producers") == {(): 0}
