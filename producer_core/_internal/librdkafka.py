@@ -13,6 +13,8 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from producer_core._internal.queued_logger import QueuedLogger
+
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
 
@@ -25,6 +27,15 @@ def client_log() -> logging.Logger:
     if log.level == logging.NOTSET:
         log.setLevel(logging.CRITICAL + 1)
     return log
+
+
+def queued_client_log(given: Any = None) -> Any:
+    """Return the logger of a client that sends: the given one, or ours. The client calls it on the thread that polls.
+
+    Its lines go through the log queue, all of them. A given object that is not a `logging.Logger` is returned unchanged.
+    """
+    log = client_log() if given is None else given
+    return QueuedLogger(log, limited=False) if isinstance(log, logging.Logger) else log
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -14,10 +13,11 @@ from typing import Any, NamedTuple
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 AlertCallback = Callable[[dict[str, Any]], None]
 
