@@ -29,13 +29,9 @@ def client_log() -> logging.Logger:
     return log
 
 
-def queued_client_log(given: Any = None) -> Any:
-    """Return the logger of a client that sends: the given one, or ours. The client calls it on the thread that polls.
-
-    Its lines go through the log queue, all of them. A given object that is not a `logging.Logger` is returned unchanged.
-    """
-    log = client_log() if given is None else given
-    return QueuedLogger(log, limited=False) if isinstance(log, logging.Logger) else log
+def queued_client_log() -> QueuedLogger:
+    """Return that logger for a client that sends: the client logs on the thread that polls, so its lines are queued."""
+    return QueuedLogger(client_log(), limited=False)
 
 
 @cache

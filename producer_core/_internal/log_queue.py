@@ -163,14 +163,14 @@ class LogQueue:
         known = self._causes.get(cause)
         if known is not None and self._counts(known):
             known.count += 1
-            known.line, known.superseded = line, False
+            known.line, known.superseded = _kept(line), False
             return False
         if known is None and len(self._causes) >= _MAX_CAUSES:
             self._forget_old_causes()
             if len(self._causes) >= _MAX_CAUSES:
                 self._dropped += 1
                 return False
-        self._causes[cause] = _Cause(line, group, self._clock())
+        self._causes[cause] = _Cause(_kept(line), group, self._clock())
         return True
 
     def _counts(self, cause: _Cause) -> bool:
@@ -221,8 +221,14 @@ class LogQueue:
     # the log thread
 
     def _run(self) -> None:
-        while (line := self._next_line()) is not None:
+        while self._write_next():
+            pass
+
+    def _write_next(self) -> bool:
+        line = self._next_line()
+        if line is not None:
             _write(line)
+        return line is not None
 
     def _next_line(self) -> Line | None:
         """Wait for a line. Return None, and end the thread, if no count is left to write later."""
@@ -241,6 +247,11 @@ class LogQueue:
             self._writing = bool(self._lines)
             self._changed.notify_all()
             return self._lines.popleft() if self._lines else None
+
+
+def _kept(line: Line) -> Line:
+    """Return a line without its traceback, whose frames would keep the objects of the caller in memory."""
+    return line if line.exc_info is None else replace(line, exc_info=None)
 
 
 def _write(line: Line) -> None:

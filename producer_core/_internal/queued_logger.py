@@ -74,11 +74,11 @@ def queued_logger(name: str) -> QueuedLogger:
 
 
 def _cause(line: Line) -> Hashable:
-    """Return what makes two events the same cause: everything but the numbers, and the numbers inside free texts."""
+    """Return what makes two events the same cause: everything but the numbers, the numbers inside free texts, and a message's id."""
     fields = tuple(
         (name, _NUMBERS.sub("#", str(value)) if name in _FREE_TEXTS else str(value))
         for name, value in line.fields.items()
-        if not isinstance(value, int | float)
+        if name != "message_id" and not isinstance(value, int | float)
     )
     kind = line.exc_info[0] if line.exc_info else None
     return line.logger.name, line.level, line.text.partition(": ")[0], fields, kind

@@ -241,7 +241,7 @@ class KafkaTransport:
         settings = dict(self._config.settings)
         settings["stats_cb"] = call_both(self._statistics, settings.get("stats_cb"))
         settings["error_cb"] = call_both(self._listener.connection_error, settings.get("error_cb"))
-        settings["logger"] = queued_client_log(settings.get("logger"))
+        settings["logger"] = queued_client_log()
         return settings
 
     def _statistics(self, text: str) -> None:

@@ -80,7 +80,7 @@ class EventLog(Hook):
         self._note_failure(broker := _address(reason))
         cause = "failed", self._brokers, broker, _without_numbers(_NODE.sub("", reason))
         self._failures.setdefault(broker, set()).add(cause)
-        if not self._queue.repeats(cause):
+        if self._warns() and not self._queue.repeats(cause):
             fields = {"broker": mask_or_hide(broker), "reason": mask_or_hide(reason)}
             self._put(logging.WARNING, "broker connection failed", fields, cause=cause)
 
@@ -100,7 +100,7 @@ class EventLog(Hook):
 
     def died(self, dead_letter: DeadLetter) -> None:
         cause = "dead letter", self._brokers, dead_letter.topic, dead_letter.fingerprint
-        if not self._queue.repeats(cause):
+        if self._warns() and not self._queue.repeats(cause):
             fields = {
                 "topic": dead_letter.topic,
                 "code": dead_letter.code,
@@ -151,6 +151,9 @@ class EventLog(Hook):
         fields = {"reason": reason, **_details(notice.details)}
         cause = notice.kind, self._brokers, fields.get("topic"), _without_numbers(reason)
         self._put(_LEVELS[notice.severity], text, fields, cause=cause)
+
+    def _warns(self) -> bool:
+        return self._log.isEnabledFor(logging.WARNING)
 
     def _put_state(self, level: int, text: str, fields: Mapping[str, Any], broker: str = "") -> None:
         group = "connection", self._brokers, broker

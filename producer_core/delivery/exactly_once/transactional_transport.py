@@ -303,5 +303,5 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
-    chosen["logger"] = queued_client_log(chosen.get("logger"))
+    chosen["logger"] = queued_client_log()
     return chosen

@@ -247,5 +247,5 @@ def _telemetry_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _settings(config: ClientConfig) -> dict[str, Any]:
     settings = dict(config.settings)
     settings["statistics.interval.ms"] = 0
-    settings["logger"] = queued_client_log(settings.get("logger"))
+    settings["logger"] = queued_client_log()
     return settings

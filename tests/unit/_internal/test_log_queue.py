@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -133,6 +135,33 @@ def test_the_type_of_an_exception_belongs_to_the_cause(log, queue, lines):
             log.exception("callback failed")
     queue.drain(10)
     assert [record.exc_info[0] for record in lines.records] == [ValueError, KeyError]
+
+
+class Held:
+    pass
+
+
+def test_a_logged_exception_keeps_no_object_of_its_caller_in_memory(log, queue, lines):
+    def call():
+        held = Held()
+        try:
+            raise ValueError
+        except ValueError:
+            log.exception("callback failed")
+        return weakref.ref(held)
+
+    held = [call(), call()]
+    eventually(lambda: lines.records)
+    lines.records.clear()
+    gc.collect()
+    eventually(lambda: [one() for one in held] == [None, None], 10)
+
+
+def test_messages_of_the_same_error_are_one_cause(log, queue, lines):
+    for number in range(5):
+        log.warning("dead letter", extra={"message_id": f"id-{number}", "topic": "orders"})
+    queue.drain(10)
+    assert lines.texts == ["dead letter"]
 
 
 def test_a_newer_state_replaces_the_count_of_the_older_one(log, queue, lines, clock):
