@@ -12,7 +12,7 @@ from producer_core._internal.log_queue import QUEUE, ExcInfo, Line, LogQueue
 
 _FREE_TEXTS = frozenset({"error", "outcome", "problem", "ranges", "reason", "why"})
 """Fields with a text in which only numbers may differ between two events of the same cause."""
-_NUMBERS = re.compile(r"\d+")
+_NUMBERS = re.compile(r"\d[\d.,]*")
 
 
 class QueuedLogger:
@@ -81,4 +81,5 @@ def _cause(line: Line) -> Hashable:
         if name != "message_id" and not isinstance(value, int | float)
     )
     kind = line.exc_info[0] if line.exc_info else None
-    return line.logger.name, line.level, line.text.partition(": ")[0], fields, kind
+    text = line.text.partition(": ")[0] if fields else _NUMBERS.sub("#", line.text)
+    return line.logger.name, line.level, text, fields, kind

@@ -164,6 +164,13 @@ def test_messages_of_the_same_error_are_one_cause(log, queue, lines):
     assert lines.texts == ["dead letter"]
 
 
+def test_texts_without_fields_are_compared_without_their_numbers(log, queue, lines):
+    for text in ("RESOLVED: latency", "RESOLVED: errors", "ALERT errors: 0.5 > 0.1", "ALERT errors: 1 > 0.1"):
+        log.warning(text)
+    queue.drain(10)
+    assert lines.texts == ["RESOLVED: latency", "RESOLVED: errors", "ALERT errors: 0.5 > 0.1"]
+
+
 def test_a_newer_state_replaces_the_count_of_the_older_one(log, queue, lines, clock):
     for state in ("down", "up", "down", "up", "down"):
         log.warning(state, group="connection")
