@@ -81,6 +81,32 @@ def store(tmp_path):
     opened.close()
 
 
+@pytest.fixture(autouse=True)
+def log_queue():
+    """The log queue, without the causes of earlier tests: each is written at most once a minute."""
+    from producer_core._internal.log_queue import QUEUE
+
+    with QUEUE._changed:
+        QUEUE._causes.clear()
+    return QUEUE
+
+
+class WrittenLog:
+    """pytest's caplog, read after the queued lines are written."""
+
+    def __init__(self, caplog, queue):
+        self._caplog, self._queue = caplog, queue
+
+    def __getattr__(self, name):
+        self._queue.drain(10)
+        return getattr(self._caplog, name)
+
+
+@pytest.fixture
+def caplog(caplog, log_queue):
+    return WrittenLog(caplog, log_queue)
+
+
 def pytest_terminal_summary(terminalreporter):
     counts = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):

@@ -13,6 +13,8 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from producer_core._internal.queued_logger import QueuedLogger
+
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 
 
@@ -25,6 +27,11 @@ def client_log() -> logging.Logger:
     if log.level == logging.NOTSET:
         log.setLevel(logging.CRITICAL + 1)
     return log
+
+
+def queued_client_log() -> QueuedLogger:
+    """Return that logger for a client that sends: the client logs on the thread that polls, so its lines are queued."""
+    return QueuedLogger(client_log(), limited=False)
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-logger = logging.getLogger(__name__)
+from producer_core._internal.queued_logger import queued_logger
+
+logger = queued_logger(__name__)
 
 
 def is_containable(error: BaseException) -> bool:

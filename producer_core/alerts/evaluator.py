@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.alerts.alert_log import AlertLog
 from producer_core.alerts.alert_state import Alert, AlertChange
 from producer_core.alerts.evaluation import evaluate
@@ -23,7 +23,7 @@ from producer_core.alerts.snapshot_reader import SnapshotReader
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 NAME = "alerts"
 """The name of the evaluator's lease."""

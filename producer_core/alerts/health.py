@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -14,10 +13,11 @@ from typing import Any, NamedTuple
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 AlertCallback = Callable[[dict[str, Any]], None]
 
@@ -257,17 +257,22 @@ def default_alert_handler(alert: Mapping[str, Any]) -> None:
     """Log the alert as one warning."""
     severity = str(alert.get("severity", "unknown")).upper()
     if reason := alert.get("reason"):
-        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_or_hide(reason)}")
+        logger.warning(f"ALERT [{severity}] {_NO_BROKER}: {mask_or_hide(reason)}", group=_state(alert))
         return
     logger.warning(
         f"ALERT [{severity}] {alert.get('type', 'unknown')}: {alert.get('value', 'unknown')} "
-        f"exceeds threshold {alert.get('threshold', 'unknown')}"
+        f"exceeds threshold {alert.get('threshold', 'unknown')}",
+        group=_state(alert),
     )
 
 
 def _default_resolved_handler(alert: Mapping[str, Any]) -> None:
     ended = "A broker is connected again" if "reason" in alert else alert.get("type", "unknown")
-    logger.warning(f"RESOLVED: {ended}")
+    logger.warning(f"RESOLVED: {ended}", group=_state(alert))
+
+
+def _state(alert: Mapping[str, Any]) -> tuple[str, str]:
+    return "alert", str(alert.get("type"))
 
 
 def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:

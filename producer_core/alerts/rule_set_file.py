@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.alerts.rule_parser import read
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.errors import ConfigError
@@ -16,7 +16,7 @@ from producer_core.errors import ConfigError
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 VARIABLE = "PRODUCER_CORE_ALERTS"
 """Names the rules file; the default is `alerts.toml` beside the store."""

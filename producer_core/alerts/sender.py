@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.notification import Notification, RouteResult
@@ -23,7 +23,7 @@ from producer_core.errors import StoreError
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _FORGET_EVERY = 3600.0
 
@@ -172,12 +172,16 @@ class RouteSender:
         answer = self.route.send(message)
         if answer.accepted:
             if self._failures:
-                logger.warning(**with_fields("notification delivery has recovered", route=self.route.name))
+                logger.warning(
+                    **with_fields("notification delivery has recovered", route=self.route.name),
+                    group=id(self),
+                )
             self._failures = 0
             return answer
         if not self._failures:
             logger.warning(
-                **with_fields("notifications are failing", route=self.route.name, answer=answer.text)
+                **with_fields("notifications are failing", route=self.route.name, answer=answer.text),
+                group=id(self),
             )
         self._failures += 1
         if not answer.refused:

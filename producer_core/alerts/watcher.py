@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.alerts.alert_state import Alert, AlertChange, alert, resolved
@@ -22,7 +22,7 @@ from producer_core.errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 STORE_UNAVAILABLE_AFTER = 60.0
 """Seconds without the store after which a notification is sent from memory."""

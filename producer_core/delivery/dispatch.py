@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -12,8 +11,6 @@ from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
 from producer_core.delivery.transport import ClientQueueFull
 from producer_core.events import Notice
-
-logger = logging.getLogger(__name__)
 
 _QUEUE_FULL_DELAY = 0.05
 """Seconds until a message that found the client's queue full is sent again."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.reports import DeliveryReport, as_message, delivery_report
@@ -16,7 +16,7 @@ from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, 
 from producer_core.kafka.classify import Failure
 from producer_core.messages import MessageStatus, id_text
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _StatisticsListener = Callable[[Mapping[str, Any]], None]
 

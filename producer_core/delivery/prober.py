@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 import time
 from collections import deque
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.late_requests import FailedAttempt, LateRequests
 from producer_core.events import Acknowledged
@@ -23,7 +23,7 @@ from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import id_text
 from producer_core.metrics.ack_batch import Acknowledgements
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 OnAmbiguous = Literal["retry", "dead_letter"]
 """The step after a probe that does not find the message: `retry` sends the message again, which may write it twice;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import random
 import threading
 import time
@@ -17,12 +16,13 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import DEFAULT_RETRIABLE, RetryConfig
 from producer_core.errors import ConfigError
 from producer_core.kafka.classify import Failure, failure_of, lookup, retriable_codes
 from producer_core.messages import Message, MessageStatus
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

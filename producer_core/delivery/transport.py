@@ -8,7 +8,6 @@ lose a report when the client has a fatal error (kafka-notes, 0.3).
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,10 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from producer_core._internal import forks
-from producer_core._internal.librdkafka import client_log
+from producer_core._internal.librdkafka import queued_client_log
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import call_both
 from producer_core.config import ClientConfig
 from producer_core.delivery.connection_state import produced
@@ -36,7 +36,7 @@ from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import ID_HEADER
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _POLL_TIMEOUT = 0.1
 """Seconds that a poll waits for reports; it returns as soon as one arrives."""
@@ -241,7 +241,7 @@ class KafkaTransport:
         settings = dict(self._config.settings)
         settings["stats_cb"] = call_both(self._statistics, settings.get("stats_cb"))
         settings["error_cb"] = call_both(self._listener.connection_error, settings.get("error_cb"))
-        settings.setdefault("logger", client_log())
+        settings["logger"] = queued_client_log()
         return settings
 
     def _statistics(self, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.dlq.dataframe import LIMIT, frame
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
@@ -30,7 +30,7 @@ from producer_core.messages import (
 if TYPE_CHECKING:
     from producer_core.producer.frames import Kind
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 Overflow = Callable[[Sequence[DeadLetter]], None]
 

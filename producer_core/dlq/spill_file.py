@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,12 @@ from pathlib import Path
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import lock_file
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import StoreFull, StoreUnavailable
 from producer_core.events import DeadLetter
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 class Spill:

@@ -9,7 +9,6 @@ for the store, and then to the store.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +16,12 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 class SpillFile(Protocol):

@@ -10,7 +10,6 @@ the same id in the header `pc-id`. Only this id is compared.
 
 from __future__ import annotations
 
-import logging
 import struct
 import zlib
 from collections import OrderedDict
@@ -20,9 +19,10 @@ from typing import Any, Literal, TypeVar
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.messages import ID_HEADER
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 M = TypeVar("M")
 _Position = tuple[int, int]  # partition and offset; offset -1 for a message without one

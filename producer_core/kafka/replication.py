@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError
 from producer_core.events import Hook, Notice
 from producer_core.kafka.cluster import Cluster, TopicView
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 Strength = Literal["one_copy", "one_copy_at_times", "stops_at_once", "unknown", "sound"]
 """`one_copy_at_times`: while the other replicas are behind. `stops_at_once`: a single failed broker stops writes.

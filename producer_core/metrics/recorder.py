@@ -11,7 +11,6 @@ The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` deci
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 from producer_core._internal import time_budget
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
@@ -28,7 +28,7 @@ from producer_core.metrics.heartbeat import IDLE_INTERVAL
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _TICK = 1.0
 _UNREAD_BATCHES = 4

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter, Notice
 from producer_core.metrics.batch import Batch
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 class DeadLetterSink(Protocol):
@@ -73,7 +73,7 @@ class StoreAccess:
     def _failed(self, error: StoreError, part: Hashable) -> None:
         self._failing.add(part)
         if self.trouble is None:
-            logger.warning(**with_fields("store unavailable", error=str(error)))
+            logger.warning(**with_fields("store unavailable", error=str(error)), group=id(self))
             self._notice(Notice("store_unavailable", "critical", str(error), self._clock()))
         self.trouble = str(error)
 
@@ -81,5 +81,5 @@ class StoreAccess:
         self._failing.discard(part)
         if self.trouble is not None and not self._failing:
             self.trouble = None
-            logger.warning("store available again")
+            logger.warning("store available again", group=id(self))
             self._notice(Notice("store_available", "info", "The store is available again.", self._clock()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
+from producer_core._internal.log_queue import QUEUE
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts
 from producer_core.alerts.health import HealthMonitor
@@ -67,7 +68,7 @@ class Components:
             self.dead_letter_backend = self._dead_letter_backend()
             self._replication = ReplicationWatch(options.client, self._notice)
             self.alerts = ReportedAlerts()
-            self._event_log = EventLog()
+            self._event_log = EventLog(options.client.bootstrap_servers)
             self.loss_monitor = AckedLogMonitor(
                 self._broker_queries(), self._notice, ids=self.session.ids, clock=options.clock
             )
@@ -130,6 +131,10 @@ class Components:
             for notice in self._early:
                 self.engine.notice(notice)
             self.shutdown.at_exit()
+        guarantees = self._options.guarantees
+        self._event_log.started(
+            delivery=guarantees.delivery, ordering=guarantees.ordering, producer=str(self.session.id)
+        )
 
     def _finish(self, timeout: float) -> CloseReport:
         deadline = Deadline(timeout)
@@ -146,9 +151,10 @@ class Components:
         self._replication.stop()
         self.loss_monitor.stop(max(_MIN_STEP_S, deadline.left(at_most=5.0) / 2))
         self.dead_letter_backend.stop(deadline.left(at_least=_STORE_AT_LEAST, at_most=_STORE_AT_MOST))
-        self._event_log.stop()
         report = self._report()
         self.session.release()
+        self._event_log.closed(report, producer=str(self.session.id))
+        QUEUE.drain(deadline.left(at_least=_MIN_STEP_S, at_most=1.0))
         return report
 
     def _report(self) -> CloseReport:

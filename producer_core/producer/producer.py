@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from producer_core.replay import Inconclusive
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _UNHASHED_LENGTH = 100
 """Characters up to which a caller's `dedup_key` is not hashed."""

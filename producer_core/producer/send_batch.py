@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Callbacks, Delivery, SendOutcome
 from producer_core.delivery.enqueue import MessageEnqueuer
 from producer_core.delivery.grouping import groups
 from producer_core.errors import ProducerError
 from producer_core.events import DeadLetter
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 class BatchEntry(NamedTuple):

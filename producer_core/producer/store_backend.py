@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections import Counter
@@ -19,6 +18,7 @@ from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of, states
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from producer_core.metrics.telemetry import TelemetryPublisher
     from producer_core.replay import Inconclusive, Operation, ReplayProducer
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _STORED_WITHIN = 10.0
 """Seconds that a listing or a replay waits until the recorder has written new dead letters to the store."""

@@ -10,7 +10,6 @@ for message in consumer:
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
@@ -20,10 +19,11 @@ from typing import Any, Literal, NamedTuple
 from confluent_kafka import TopicPartition
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import is_containable
 from producer_core.delivery.reports import DeliveryReport
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 OnDeadLetter = Literal["hold", "commit"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import NotAccepted, ProducerClosed
 from producer_core.replay.doubtful_records import search_orphans, still_doubtful
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from producer_core.events import DeadLetter
     from producer_core.kafka.record_lookup import Prober
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _ORPHAN_BATCH = 500
 

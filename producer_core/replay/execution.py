@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ProducerError, StoreError
 from producer_core.replay.claims import BYTES, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
@@ -22,7 +22,7 @@ from producer_core.replay.strategy import Interrupted, ReplayStrategy
 if TYPE_CHECKING:
     from producer_core.delivery.dead_letter import ReplayRecord
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 INTERVAL = 0.2
 """Seconds between two store updates, during which outcomes are collected."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 import uuid
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.lease_watch import LEASE, LeaseWatch
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.config import ClientConfig
 from producer_core.delivery.prober import QUIET_PERIOD_S
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from producer_core.kafka.record_lookup import Prober
     from producer_core.store import Store
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayStrategy]
 """Makes the strategy of an operation that Spark workers run."""

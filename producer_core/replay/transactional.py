@@ -7,7 +7,6 @@ topics from the recorded offsets: records found there are settled, the others ar
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
 from producer_core.delivery.delivery import Report
 from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
@@ -43,7 +43,7 @@ from producer_core.replay.phrases import NO_TOPIC
 from producer_core.replay.probe_outcome import ProbeOutcome, inconclusive, outcome_after_search
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _BYTES = 8 * 1024 * 1024
 _REST = 2.0

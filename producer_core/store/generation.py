@@ -8,19 +8,19 @@ letters whose verdict in the store still says that a resend is safe.
 from __future__ import annotations
 
 import contextlib
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store import dead_letter_counts
 
 if TYPE_CHECKING:
     import duckdb
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 RESTORED = "The store was restored from a copy, and a replay after that copy may have written this message."
 _SAFE_ROWS = f"""

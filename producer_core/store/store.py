@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import orjson
 from producer_core._internal.actor import current_actor
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
 from producer_core.metrics.batch import Batch
@@ -40,7 +40,7 @@ from producer_core.store.replacement import CommittedBatches
 if TYPE_CHECKING:
     import pyarrow
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 
 class Store:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.cli.send.ack_offsets import AckOffsets
 from producer_core.cli.send.fingerprint import session_of
 from producer_core.cli.send.rows_pending_log import RowsPendingLog
@@ -18,7 +18,7 @@ from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.errors import JournalFull
 from producer_core.messages import MessageIds, parse_id
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _SAVE_EVERY = 0.25
 """Seconds between two writes of the settled rows. Rows that a crash loses from the state are found on the topic."""

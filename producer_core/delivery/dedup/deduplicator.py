@@ -6,7 +6,6 @@ expire, so neither a killed process nor a message with an ambiguous outcome bloc
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import uuid
@@ -15,13 +14,14 @@ from typing import Any
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.dedup.memory_backend import MemoryClaimBackend
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.delivery.dedup.redis_fallback import RedisClaimOutbox
 from producer_core.messages import TIME_FIELDS, checksum
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _NEW, _DUPLICATE = Claim.NEW, Claim.DUPLICATE
 _MAX_CLAIM_TTL = 86_400.0
@@ -254,9 +254,11 @@ class MessageDeduplicator:
 
     def _changed(self, degraded: bool, text: str) -> None:
         if degraded:
-            logger.warning(**with_fields("deduplication uses memory only", error=mask_or_hide(text)))
+            logger.warning(
+                **with_fields("deduplication uses memory only", error=mask_or_hide(text)), group=id(self)
+            )
         else:
-            logger.warning("deduplication uses redis again")
+            logger.warning("deduplication uses redis again", group=id(self))
         if self.on_degraded is None:
             return
         try:

@@ -11,7 +11,6 @@ delivery report waits for a round trip. While Redis is down, the outbox keeps th
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -21,11 +20,12 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.dedup.claims import Claim, ClaimUpdate
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import DedupError
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _RETRY_INTERVAL = 5.0
 """Seconds between two attempts to reach a Redis that is down."""

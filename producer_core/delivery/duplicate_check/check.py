@@ -8,13 +8,13 @@ first copies are read from the gaps (`offset_gaps.py`).
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.duplicate_check.gap_reader import GapReadResult, Read
 from producer_core.delivery.duplicate_check.offset_gaps import OffsetGaps, PartitionGaps, TopicPartition
@@ -22,7 +22,7 @@ from producer_core.events import Acknowledged, AttemptFailed, Hook
 from producer_core.messages import parse_id
 from producer_core.metrics.ack_batch import Acknowledgements
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _MAX_ACCOUNTED = 100_000
 _READ_TIMEOUT, _LAST_READ_TIMEOUT, _RETRY_PAUSE = 10.0, 2.0, 2.0

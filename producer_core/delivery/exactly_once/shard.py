@@ -7,7 +7,6 @@ never blocks the others.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from confluent_kafka import KafkaError
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPosition, LogPositions, PartitionId, split
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
@@ -40,7 +40,7 @@ from producer_core.events import Severity, Verdict
 from producer_core.kafka.classify import failure_of
 from producer_core.kafka.newer_keys import NEWER_RECORD
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _SERVE_INTERVAL_S = 0.2
 """Seconds between two polls of an idle client for callbacks."""

@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
 from producer_core.errors import ConfigError
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _CALL_TIMEOUT_S = 1.0
 """The longest duration of one call into the client, so that it reacts to stop() and serves callbacks."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from producer_core._internal.librdkafka import client_log
+from producer_core._internal.librdkafka import queued_client_log
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPositions, PartitionId, shard_ids, shard_note
@@ -303,5 +303,5 @@ def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     chosen["enable.idempotence"] = True
     chosen["acks"] = "all"
-    chosen.setdefault("logger", client_log())
+    chosen["logger"] = queued_client_log()
     return chosen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import shutil
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from producer_core._internal import forks
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, slice_of
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
@@ -31,7 +31,7 @@ from producer_core.errors import ForkedProducer, JournalDamaged, JournalError, J
 if TYPE_CHECKING:
     from producer_core.delivery.delivery import Delivery
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 Level = Literal["buffered", "process", "power"]
 """What an appended message survives. `buffered`: an outage of the brokers (a crash of the process loses up to

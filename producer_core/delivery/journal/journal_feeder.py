@@ -9,12 +9,12 @@ brokers are unavailable.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.grouping import groups
 from producer_core.delivery.journal import Journal, JournalRecord
@@ -23,7 +23,7 @@ from producer_core.delivery.settling import SettlingSet
 from producer_core.errors import Fenced, JournalError, ProducerClosed
 from producer_core.messages import parse_id
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _OFFER_RETRY_S = 0.02
 """Seconds until a message that the client rejected because it was full is offered again."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.segment import Segment
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _NAME = re.compile(r"\d{20}\.journal")
 _SPARSE_SHARE = 0.5

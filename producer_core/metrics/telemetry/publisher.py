@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from producer_core._internal.librdkafka import client_log
+from producer_core._internal.librdkafka import queued_client_log
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig, client_config
 from producer_core.metrics.telemetry.recent_windows import RecentWindows, WindowShare
 from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds, QueuedBatch, SendQueue
@@ -27,7 +28,7 @@ from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds,
 if TYPE_CHECKING:
     from producer_core.metrics.batch import Batch
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _CLOSE_TIMEOUT = 5.0
 _GROUP_SIZE = 16
@@ -246,5 +247,5 @@ def _telemetry_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _settings(config: ClientConfig) -> dict[str, Any]:
     settings = dict(config.settings)
     settings["statistics.interval.ms"] = 0
-    settings.setdefault("logger", client_log())
+    settings["logger"] = queued_client_log()
     return settings

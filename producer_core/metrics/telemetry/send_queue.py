@@ -8,7 +8,6 @@ batches, are dropped and counted.
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 import threading
 import zlib
@@ -22,13 +21,14 @@ from typing import TYPE_CHECKING
 from producer_core._internal import private_files
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.metrics.batch_size import concatenate
 from producer_core.metrics.telemetry.schema import decode, encode
 
 if TYPE_CHECKING:
     from producer_core.metrics.batch import Batch
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _NAME = re.compile(r"(\d+)-(\d+)-(\d+)-([\w.-]+)\.telemetry")
 """First and last sequence, the number of acknowledgements in the ledger rows, and the producer."""

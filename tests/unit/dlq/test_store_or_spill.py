@@ -123,7 +123,9 @@ def test_a_recorder_without_room_for_dead_letters_loses_none(running):
     assert not running.writer.full
 
 
-def test_an_error_of_the_spill_file_is_logged_once_until_dead_letters_are_on_disk_again(rig, caplog):
+def test_an_error_of_the_spill_file_is_logged_once_until_dead_letters_are_on_disk_again(
+    rig, caplog, log_queue
+):
     def lines():
         return [text for text in caplog.messages if text.startswith("dead letters cannot be spilled")]
 
@@ -142,6 +144,7 @@ def test_an_error_of_the_spill_file_is_logged_once_until_dead_letters_are_on_dis
     rig.store.trouble = StoreLocked()
     rig.writer.add(dead_letter(25))
     rig.writer.flush()
+    log_queue.finish()
     assert len(lines()) == 2
 
 

@@ -1,43 +1,58 @@
-"""The event log: one line per cause, a count per minute, and no delay by logging handlers."""
+"""The event log: what happens to a producer as lines with fields, one per cause and minute."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import replace
 
 import pytest
 
+from producer_core._internal.log_queue import LogQueue
+from producer_core.delivery.reports import CloseReport
 from producer_core.events import Notice
 from producer_core.producer.event_log import EventLog
+from producer_core.testing import FakeClock
+from tests.fixtures.log_lines import Lines
 from tests.fixtures.replays import dead_letter
-from tests.support import eventually
+
+B1, B2 = "b1:9092/bootstrap: Connection refused", "b2:9092/2: Connection refused"
 
 
-class Lines(logging.Handler):
+class Rig:
+    """An event log with a clock of its own; `texts` waits for the log thread."""
+
     def __init__(self):
-        super().__init__()
-        self.lines, self.free = [], threading.Event()
-        self.free.set()
+        self.clock, self.lines = FakeClock(0.0), Lines()
+        self.queue = LogQueue(clock=self.clock)
+        self.logger = logging.Logger("events")
+        self.logger.addHandler(self.lines)
+        self.log = self.another()
 
-    def emit(self, record):
-        self.free.wait(60)
-        self.lines.append(record.getMessage())
+    def another(self, brokers="b1:9092"):
+        return EventLog(brokers, log=self.logger, queue=self.queue, clock=self.clock)
+
+    def later(self, seconds):
+        assert self.queue.drain(10)
+        with self.queue._changed:
+            self.clock.advance(seconds)
+            self.queue._queue_counts()
+            self.queue._wake_thread()
+
+    def texts(self):
+        assert self.queue.drain(10)
+        texts = self.lines.texts
+        self.lines.records.clear()
+        return texts
 
 
 @pytest.fixture
-def lines():
-    return Lines()
+def rig():
+    return Rig()
 
 
 @pytest.fixture
-def log(lines):
-    logger = logging.Logger("events")
-    logger.addHandler(lines)
-    made = EventLog(log=logger)
-    yield made
-    lines.free.set()
-    made.stop(10)
+def log(rig):
+    return rig.log
 
 
 def dead(number, code="_MSG_TIMED_OUT", topic="orders"):
@@ -46,109 +61,224 @@ def dead(number, code="_MSG_TIMED_OUT", topic="orders"):
     )
 
 
-def test_an_unreachable_broker_is_logged_once_with_its_address(log, lines):
+def notice(kind, severity="critical", text="", **details):
+    return Notice(kind, severity, text, 0.0, details)
+
+
+LOST = notice("connection_lost", text="No broker is connected: b2:9092/2: Connection refused")
+CONNECTED = notice("connected", "info", "Connected to the brokers.")
+
+
+def connect(rig, log):
+    log.notice(CONNECTED)
+    rig.texts()
+
+
+# connection
+
+
+def test_an_unreachable_broker_is_logged_once_with_its_address(rig, log):
     for _ in range(100):
-        log.connection_failed("b1:9092/bootstrap: Connection refused")
-    log.connection_failed("b2:9092/bootstrap: Connection refused")
+        log.connection_failed(B1)
+    log.connection_failed("b1:9092/1: Connection refused")  # the same broker, after its id is known
+    log.connection_failed(B2)
 
-    eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines[0] == "broker connection failed: reason=b1:9092/bootstrap: Connection refused"
-
-
-def test_a_recovery_is_logged_but_not_the_first_connection(log, lines):
-    log.notice(Notice("connected", "info", "Connected.", 0.0))
-    log.notice(Notice("connection_lost", "critical", "No broker is connected: refused", 0.0))
-    log.notice(Notice("connected", "info", "Connected.", 0.0))
-
-    eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines[1] == "broker connection restored"
-
-
-def test_damage_of_the_journal_is_logged_with_the_text_of_its_notice(log, lines):
-    log.notice(Notice("journal_damaged", "critical", "17 bytes of j/1.journal cannot be decoded.", 0.0))
-    log.notice(Notice("journal_torn", "warning", "A crash interrupted the last write.", 0.0))
-
-    eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines == [
-        "journal damaged: reason=17 bytes of j/1.journal cannot be decoded.",
-        "journal write interrupted: reason=A crash interrupted the last write.",
+    assert rig.texts() == [
+        f"broker connection failed: broker=b1:9092, reason={B1}",
+        f"broker connection failed: broker=b2:9092, reason={B2}",
     ]
 
 
-def test_lost_records_are_logged_with_the_text_of_their_notice(log, lines):
-    log.notice(
-        Notice("topic_recreated", "warning", "The topic orders was deleted and recreated: 7 lost.", 0.0)
-    )
-    log.notice(Notice("acknowledged_lost", "critical", "3 acknowledged records of orders are gone.", 0.0))
+def test_an_outage_is_logged_with_the_reason_and_its_end_with_the_duration(rig, log):
+    connect(rig, log)
+    log.notice(LOST)
+    rig.later(7.25)
+    log.notice(CONNECTED)
 
-    eventually(lambda: len(lines.lines) == 2)
-    assert lines.lines == [
-        "topic deleted or recreated: reason=The topic orders was deleted and recreated: 7 lost.",
-        "acknowledged records lost: reason=3 acknowledged records of orders are gone.",
+    assert rig.texts() == [
+        "no broker is connected: reason=b2:9092/2: Connection refused",
+        "broker connection restored: down_s=7.2",
+    ]
+    assert all(record.levelno == logging.WARNING for record in rig.lines.records)
+
+
+def test_a_first_connection_after_failures_is_logged_with_the_duration(rig, log):
+    log.connection_failed(B1)
+    rig.later(3)
+    log.notice(LOST)
+    rig.later(2)
+    log.notice(CONNECTED)
+    assert rig.texts()[-1] == "broker connection restored: down_s=5.0"
+
+
+@pytest.mark.parametrize(
+    ("level", "texts"), [("INFO", ["broker connected: brokers=b1:9092"]), ("WARNING", [])]
+)
+def test_a_first_connection_without_failures_is_no_warning(rig, log, level, texts):
+    rig.logger.setLevel(level)
+    log.notice(CONNECTED)
+    assert rig.texts() == texts
+
+
+def test_one_broker_that_fails_and_responds_again_is_logged_while_others_are_connected(rig, log):
+    connect(rig, log)
+    log.connection_failed(B2)
+    log.client_statistics({"brokers": {"b2:9092/2": {"nodename": "b2:9092", "state": "TRY_CONNECT"}}})
+    rig.later(12)
+    for _ in range(2):
+        log.client_statistics({"brokers": {"b2:9092/2": {"nodename": "b2:9092", "state": "UP"}}})
+
+    assert rig.texts() == [
+        f"broker connection failed: broker=b2:9092, reason={B2}",
+        "broker connection restored: broker=b2:9092, down_s=12.0",
     ]
 
 
-def test_a_full_journal_is_logged_once_per_minute(lines):
-    now = [0.0]
-    logger = logging.Logger("events")
-    logger.addHandler(lines)
-    log = EventLog(log=logger, clock=lambda: now[0])
-    full = Notice("journal_full", "critical", "New messages are only in memory.", 0.0)
-    for now[0] in (0.0, 1.0, 59.0, 61.0):
-        log.notice(full)
-        log.notice(replace(full, text="Deliveries cannot be recorded in the journal."))
-    log.stop(60)
+def test_a_broker_that_stays_unreachable_is_logged_every_minute_until_it_responds(rig, log):
+    connect(rig, log)
+    for _ in range(3):
+        for _ in range(20):
+            log.connection_failed(B2)
+        rig.later(61)
+    assert [text.partition("refused")[2] for text in rig.texts()] == [
+        "", ", repeated=19", ", repeated=20", ", repeated=20",
+    ]  # fmt: skip
 
-    assert lines.lines[:2] == [
-        "journal full: reason=New messages are only in memory.",
-        "journal full: reason=Deliveries cannot be recorded in the journal.",
-    ]
-    assert lines.lines[2:] == lines.lines[:2]
+    log.connection_failed(B2)
+    log.client_statistics({"brokers": {"b2:9092/2": {"nodename": "b2:9092", "state": "UP"}}})
+    rig.later(120)
+    assert rig.texts() == ["broker connection restored: broker=b2:9092, down_s=183.0"]
 
 
-def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(log, lines):
+def test_an_unstable_connection_is_logged_once_a_minute_and_the_last_line_is_its_state(rig, log):
+    connect(rig, log)
+    for _ in range(10):
+        log.notice(LOST)
+        rig.later(1)
+        log.notice(CONNECTED)
+        rig.later(1)
+    log.notice(LOST)
+    assert len(rig.texts()) == 2
+
+    rig.later(120)
+    (line,) = rig.texts()
+    assert line.startswith("no broker is connected") and line.endswith("repeated=10")
+
+
+def test_producers_of_the_same_brokers_share_a_line(rig):
+    for log in (rig.another(), rig.another(), rig.another("b9:9092")):
+        log.notice(LOST)
+    assert len(rig.texts()) == 2
+
+
+def test_secrets_in_addresses_are_not_logged(rig, log):
+    log.connection_failed("sasl_ssl://user:hunter2@b1:9092: refused, password=hunter2")
+    (line,) = rig.texts()
+    assert "hunter2" not in line
+
+
+# dead letters
+
+
+def test_two_hundred_dead_letters_are_logged_as_one_line_per_cause_with_a_count(rig, log):
     for number in range(200):
         log.died(dead(number))
     log.died(dead(200, code="MSG_SIZE_TOO_LARGE"))
-    log.stop(60)
+    assert [text.partition(", error")[0] for text in rig.texts()] == [
+        "dead letter: topic=orders, code=_MSG_TIMED_OUT",
+        "dead letter: topic=orders, code=MSG_SIZE_TOO_LARGE",
+    ]
 
-    assert len(lines.lines) == 3
-    assert lines.lines[0].startswith("dead letter: topic=orders, code=_MSG_TIMED_OUT, error=")
-    assert lines.lines[2].startswith("more dead letters: topic=orders, code=_MSG_TIMED_OUT")
-    assert lines.lines[2].endswith("count=199")
+    rig.later(61)
+    (line,) = rig.texts()
+    assert line == (
+        "dead letter: topic=orders, code=_MSG_TIMED_OUT, error=_MSG_TIMED_OUT: no answer, repeated=199"
+    )
 
 
-def test_a_cause_is_counted_once_per_minute(lines):
-    now = [0.0]
-    logger = logging.Logger("events")
-    logger.addHandler(lines)
-    log = EventLog(log=logger, clock=lambda: now[0])
+def test_the_fields_of_a_line_are_also_extra_fields(rig, log):
     log.died(dead(1))
-    log.died(dead(2))
-    eventually(lambda: len(lines.lines) == 1)
-    with log._changed:  # the thread must not see the new time before the line
-        now[0] = 61.0
-        log.connection_failed("wakes the thread")
-    eventually(lambda: len(lines.lines) == 3)
-    log.stop(60)
-
-    assert [line.split(":")[0] for line in lines.lines] == [
-        "dead letter", "broker connection failed", "more dead letters",
-    ]  # fmt: skip
+    rig.queue.drain(10)
+    (record,) = rig.lines.records
+    assert (record.topic, record.code, record.error) == (
+        "orders", "_MSG_TIMED_OUT", "_MSG_TIMED_OUT: no answer",
+    )  # fmt: skip
 
 
-def test_a_blocking_handler_delays_no_caller(log, lines):
-    lines.free.clear()
-    for number in range(50):
-        log.died(dead(number, code=f"CODE_{number}"))
-    log.notice(Notice("connection_lost", "critical", "No broker is connected", 0.0))
-    log.stop(0.0)
-
-    assert lines.lines == []  # the callers have returned
+# notices
 
 
-def test_secrets_in_addresses_are_not_logged(log, lines):
-    log.connection_failed("sasl_ssl://user:hunter2@b1:9092: refused, password=hunter2")
+@pytest.mark.parametrize(
+    ("given", "level", "line"),
+    [
+        (
+            notice("journal_full", text="New messages are only in memory."),
+            "ERROR",
+            "journal full: reason=New messages are only in memory.",
+        ),
+        (
+            notice("journal_damaged", text="17 bytes of j/1.journal cannot be decoded."),
+            "ERROR",
+            "journal damaged: reason=17 bytes of j/1.journal cannot be decoded.",
+        ),
+        (
+            notice("journal_torn", "warning", "A crash interrupted the last write."),
+            "WARNING",
+            "journal write interrupted: reason=A crash interrupted the last write.",
+        ),
+        (
+            notice("fenced", text="Another process uses the id 'shop'."),
+            "ERROR",
+            "producer fenced: reason=Another process uses the id 'shop'.",
+        ),
+        (
+            notice(
+                "acknowledged_lost", text="Gone.", subject="orders/0", topic="orders", partition=0, lost=3,
+                case="acknowledged_lost", ends=[("a", "b")],
+            ),
+            "ERROR",
+            "acknowledged records lost: reason=Gone., topic=orders, partition=0, lost=3",
+        ),
+        (
+            notice("topic_recreated", "warning", "Deleted.", topic="orders"),
+            "WARNING",
+            "topic deleted or recreated: reason=Deleted., topic=orders",
+        ),
+        (
+            notice("circuit_opened", "warning", "5 of 5 failed.", topic="orders"),
+            "WARNING",
+            "circuit opened: reason=5 of 5 failed., topic=orders",
+        ),
+        (notice("read_back_done", "info", "Complete.", name="shop"), "INFO", "read back done: reason=Complete."),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)  # fmt: skip
+def test_a_notice_is_logged_at_its_severity_with_its_numbers_and_names(rig, log, given, level, line):
+    log.notice(given)
+    log.notice(given)
+    rig.queue.drain(10)
+    assert [(record.levelname, record.getMessage()) for record in rig.lines.records] == [(level, line)]
 
-    eventually(lambda: lines.lines)
-    assert "password=hunter2" not in lines.lines[0]
+
+@pytest.mark.parametrize("kind", ["connection_refused", "dedup_degraded"])
+def test_an_event_with_a_line_of_its_own_is_not_logged_twice(rig, log, kind):
+    log.notice(notice(kind, text="SASL failed"))
+    assert rig.texts() == []
+
+
+# start and close
+
+
+def test_start_and_close_are_logged_with_the_options_and_the_report(rig, log):
+    log.started(delivery="at_least_once")
+    log.closed(CloseReport(5, 2, journaled=1), producer="p")
+    assert rig.texts() == [
+        "producer started: brokers=b1:9092, delivery=at_least_once",
+        "producer closed: acknowledged=5, dead=2, journaled=1, lost=0, producer=p",
+    ]
+
+
+def test_a_close_that_loses_messages_is_an_error(rig, log):
+    log.closed(CloseReport(5, 2, lost=2))
+    rig.queue.drain(10)
+    assert rig.lines.records[0].levelname == "ERROR"
