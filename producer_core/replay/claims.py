@@ -13,10 +13,11 @@ import orjson
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
+from producer_core.dlq.settle_batch import settle_batch
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck, ListedRecord
 from producer_core.replay.operation import Operation
-from producer_core.replay.outcome import Ending, OrphanedRecord, RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, Ending, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
 from producer_core.store.queries import run
 
@@ -43,7 +44,7 @@ class BatchResult:
 
     over: bool
     halt: bool = False
-    dead_letters: tuple[ReplayRecord, ...] = ()
+    dead_letters: Sequence[ReplayRecord] = ()
     rate: float | None = None
 
 
@@ -178,10 +179,11 @@ class ReplayClaims:
         busy: bool,
         room: int = BYTES,
         stop: str | None = None,
+        acknowledged: Sequence[AcknowledgedBatch] = (),
         floors: Floors | None = None,
         everything_may_go: bool = True,
     ) -> BatchResult:
-        """Settle `outcomes`, then claim up to `want` records; end or release the operation if none is open.
+        """Settle `outcomes` and `acknowledged`, then claim up to `want` records; end or release the operation if none is open.
 
         It claims no record if an outcome returns one. `busy` says that records are still in flight, `room` is the number
         of bytes that may be added, `stop` is the reason to stop the replay. `floors` are stored with the claim. Unless
@@ -191,6 +193,7 @@ class ReplayClaims:
         with self._store.borrow(write=True):
             if not self.renew():
                 return BatchResult(over=True)
+            self._settle_acknowledged(acknowledged)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
                 # DuckDB 2.0.0 damages the file if rows rewritten by a trigger are claimed in the same transaction.
@@ -220,14 +223,14 @@ class ReplayClaims:
             return BatchResult(over=True)
         return BatchResult(over=False, dead_letters=dead_letters)
 
-    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[ReplayRecord, ...]:
+    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> Sequence[ReplayRecord]:
         with self._store.borrow(write=True) as connection:
             dead_letters, others = claim_next(
                 connection, self.operation_id, count=want, max_bytes=room, arrived_by=until,
                 allow_oversized=alone, now=self._clock(),
             )  # fmt: skip
         self._skip(others)
-        return tuple(dead_letters)
+        return dead_letters
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Skip records whose dead letters another operation or operator has handled, with the reason."""
@@ -241,6 +244,19 @@ class ReplayClaims:
         with self._store.borrow(write=True) as connection:
             ended = settle_records(connection, self.operation_id, "pending", outcomes, now=self._clock())
         self._count({"skipped": len(ended)})
+
+    def _settle_acknowledged(self, batches: Sequence[AcknowledgedBatch]) -> None:
+        for batch in batches:
+            with self._store.borrow(write=True) as connection:
+                settled = settle_batch(
+                    connection,
+                    self.operation_id,
+                    batch.records,
+                    batch.partitions,
+                    batch.offsets,
+                    now=self._clock(),
+                )
+            self._count({"acknowledged": settled})
 
     def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
         if not outcomes:

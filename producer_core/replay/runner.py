@@ -48,7 +48,7 @@ MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayS
 """Makes the strategy of an operation that Spark workers run."""
 IN_FLIGHT = 500
 """Maximum number of records claimed at once."""
-MAX_TRANSACTION_RECORDS = 10_000
+MAX_TRANSACTION_RECORDS = 20_000
 """Maximum number of records claimed at once and sent in one transaction. A store update and a commit take about 100 ms
 together, whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
 SPARK_BATCH_RECORDS = 2000

@@ -11,8 +11,9 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -20,6 +21,8 @@ from confluent_kafka import KafkaError
 from producer_core._internal.log_fields import with_fields
 from producer_core.delivery.dead_letter import ReplayRecord, delivery_of
 from producer_core.delivery.delivery import Report
+from producer_core.delivery.exactly_once.batch_reports import BatchReports
+from producer_core.delivery.exactly_once.log_positions import PartitionId
 from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
 from producer_core.delivery.exactly_once.transaction_errors import (
     FENCING,
@@ -32,13 +35,14 @@ from producer_core.delivery.exactly_once.transactional_client import (
     TransactionFailed,
 )
 from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
+from producer_core.delivery.record_batch import RecordBatch
 from producer_core.events import Verdict
 from producer_core.kafka.newer_keys import KeyIndex
 from producer_core.kafka.partitioner import metadata_count
 from producer_core.messages import id_text, parse_id
 from producer_core.replay.claims import Floors
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
-from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import NO_TOPIC
 from producer_core.replay.probe_outcome import ProbeOutcome, inconclusive, outcome_after_search
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted, died_again
@@ -51,6 +55,7 @@ _REST = 2.0
 _METADATA_TIMEOUT = 5.0
 _DELETED_AFTER = 20.0
 """Seconds after which an unknown topic counts as deleted; a restarting broker may not know its topics yet."""
+_REFUSED_BY_CLIENT = "The client refused the record before sending it."
 _REFUSED = "The broker rejected the record and its transaction was aborted; the record is not on its topic."
 
 _RecordsById = Mapping[bytes, ReplayRecord]
@@ -117,7 +122,8 @@ class TransactionalReplay:
         if client is not None:
             client.reassign(connection_error=self._connection_error, stopping=supervisor.interrupt)
         self._queue: deque[ReplayRecord] = deque()
-        self._unknown: list[ReplayRecord] = []  # records of a transaction whose outcome is not known yet
+        self._batches: deque[RecordBatch] = deque()  # sent after the queue
+        self._unknown: Sequence[ReplayRecord] = []  # records of a transaction whose outcome is not known yet
         self._begun = False
         self._failures = 0
         self._gone: set[str] = set()  # topics that no longer exist
@@ -125,11 +131,12 @@ class TransactionalReplay:
 
     @property
     def in_flight(self) -> int:
-        return len(self._queue) + len(self._unknown)
+        return len(self._queue) + sum(map(len, self._batches)) + len(self._unknown)
 
     @property
     def bytes(self) -> int:
-        return sum(dead_letter.size for dead_letter in (*self._queue, *self._unknown))
+        rows = sum(dead_letter.size for dead_letter in (*self._queue, *self._unknown))
+        return rows + sum(batch.size for batch in self._batches)
 
     @property
     def floors(self) -> Floors:
@@ -233,8 +240,17 @@ class TransactionalReplay:
     # sending
 
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
+        if isinstance(dead_letters, RecordBatch) and not self._yields and not self._gone:
+            self._batches.append(dead_letters)
+            return []
+        self._queue_batches()
         self._queue += [dead_letter for dead_letter in dead_letters if dead_letter.topic not in self._gone]
         return self._skip_deleted_topics(dead_letters)
+
+    def _queue_batches(self) -> None:
+        """Continue with single records: only batches without any failure are sent as columns."""
+        while self._batches:
+            self._queue += self._batches.popleft()
 
     def _skip_deleted_topics(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Skip the records of deleted topics; they are not failures, so the guard does not count them."""
@@ -245,17 +261,23 @@ class TransactionalReplay:
         ]
 
     def give_back(self) -> list[RecordOutcome]:
+        self._queue_batches()
         outcomes = [RecordOutcome(dead_letter.message_id, "pending") for dead_letter in self._queue]
         self._queue.clear()
         return outcomes
 
-    def gather(self, seconds: float) -> list[RecordOutcome]:
+    def gather(self, seconds: float) -> list[RecordOutcome] | AcknowledgedBatch:
         """Send one transaction of queued records and recover if it fails."""
         try:
             if self._unknown:  # an earlier recovery was interrupted
                 return self._recover({}, may_have_committed=True)
             if self._queue:
                 return self._transact(self._next_batch())
+            if self._batches and self._limit < self._most:
+                self._queue_batches()
+                return self._transact(self._next_batch())
+            if self._batches:
+                return self._transact_batch(self._next_columns())
             self._wait(seconds)
             return []
         except ClientStopped:
@@ -270,6 +292,56 @@ class TransactionalReplay:
                 break
             batch.append(self._queue.popleft())
         return batch
+
+    def _next_columns(self) -> RecordBatch:
+        whole = self._batches.popleft()
+        batch = whole.first(self._limit, _BYTES)
+        if len(batch) < len(whole):
+            self._batches.appendleft(whole[len(batch) :])
+        return batch
+
+    def _transact_batch(self, batch: RecordBatch) -> list[RecordOutcome] | AcknowledgedBatch:
+        """Send one transaction of columns. Records that did not commit are handled one by one."""
+        self._unknown = batch
+        deadline = time.monotonic() + self._settings["transaction.timeout.ms"] / 1000
+        failed: TransactionFailed | None = None
+        try:
+            reports = self._live.transact_batch(batch, deadline)
+        except TransactionFailed as error:
+            failed = error.with_traceback(None)
+        if failed is not None:
+            return self._after_failure(failed, len(batch))
+        self._unknown, self._failures, self._client_unused = [], 0, False
+        self._raise_floors_to(batch, reports)
+        if reports.rejected:
+            return self._outcomes_of(batch, reports)
+        return AcknowledgedBatch(batch, reports.partitions, reports.offsets)  # type: ignore[arg-type]  # none is None
+
+    def _raise_floors_to(self, batch: RecordBatch, reports: BatchReports) -> None:
+        """Raise the floors to the last offset written to each partition."""
+        if len(batch.topics) == 1:
+            topics: Iterable[str] = repeat(*batch.topics)
+        else:
+            topics = batch.table["topic"].to_pylist()
+        last: dict[PartitionId, int] = {}
+        for topic, partition, offset in zip(topics, reports.partitions, reports.offsets, strict=False):
+            if offset is not None and offset > last.get((topic, partition), -1):
+                last[topic, partition] = offset
+        for (topic, partition), offset in last.items():
+            floors = self._floors.setdefault(topic, {})
+            floors[partition] = max(floors.get(partition, -1), offset)
+
+    def _outcomes_of(self, batch: RecordBatch, reports: BatchReports) -> list[RecordOutcome]:
+        """Return the outcomes of a committed batch, of which the client refused some records."""
+        now = self._clock()
+        return [
+            self._failed(record, error, now, "not_sent", _REFUSED_BY_CLIENT)
+            if (error := reports.rejected.get(row))
+            else RecordOutcome(record.message_id, "acknowledged", None, partition, offset)
+            for row, (record, partition, offset) in enumerate(
+                zip(batch, reports.partitions, reports.offsets, strict=True)
+            )
+        ]
 
     def _transact(self, batch: list[ReplayRecord]) -> list[RecordOutcome]:
         self._unknown = batch
@@ -309,9 +381,9 @@ class TransactionalReplay:
         self, refused: Sequence[Report], dead_letters: _RecordsById
     ) -> list[RecordOutcome]:
         """Return the failures of records that the client refused; the rest of the transaction committed."""
-        now, reason = self._clock(), "The client refused the record before sending it."
+        now = self._clock()
         return [
-            self._failed(dead_letters[one.id], error, now, "not_sent", reason)
+            self._failed(dead_letters[one.id], error, now, "not_sent", _REFUSED_BY_CLIENT)
             for one, error, _ in refused
             if error
         ]
@@ -326,6 +398,7 @@ class TransactionalReplay:
     def _recover(self, refused: Mapping[str, KafkaError], *, may_have_committed: bool) -> list[RecordOutcome]:
         """Fence the client, settle the records that did commit, fail the rejected ones, and queue the rest again."""
         self._fence()
+        self._queue_batches()
         everything = [*self._unknown, *(self._queue if self._yields else ())]
         probe = self._search(everything)
         outcomes = [
