@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
@@ -77,7 +77,7 @@ class RecordBatch(Sequence[ReplayRecord]):
     def produce_rows(self) -> Iterator[ProduceRow]:
         """Return the records to send: the same ids and headers, the original timestamps in a header."""
         partitions = [-1 if one is None else one for one in self._column("partition")]
-        headers = map(_record_headers, self._column("message_id"), self._headers, self._original_timestamps())
+        headers = self._record_headers()
         return zip(
             self._column("topic"),
             self._column("value"),
@@ -86,6 +86,15 @@ class RecordBatch(Sequence[ReplayRecord]):
             headers,
             strict=True,
         )
+
+    def _record_headers(self) -> Iterable[RecordHeaders]:
+        ids, originals = map(parse_id, self._column("message_id")), self._original_timestamps()
+        if not any(given := self._headers):
+            return (  # made one by one: many live objects cost time in Python's garbage collector
+                [(ID_HEADER, id), (ORIGINAL_TIMESTAMP, original)]
+                for id, original in zip(ids, originals, strict=True)
+            )
+        return map(_record_headers, ids, given, originals)
 
     def _original_timestamps(self) -> Iterator[bytes]:
         accepted = self._column("accepted_at")
@@ -105,10 +114,7 @@ class RecordBatch(Sequence[ReplayRecord]):
         return self.table[name].to_pylist()  # type: ignore[no-any-return]
 
 
-def _record_headers(message_id: str, headers: Headers, original: bytes) -> RecordHeaders:
-    record_id = (ID_HEADER, parse_id(message_id))
-    if not headers:
-        return [record_id, (ORIGINAL_TIMESTAMP, original)]
+def _record_headers(id: bytes, headers: Headers, original: bytes) -> RecordHeaders:
     if any(name == ORIGINAL_TIMESTAMP for name, _ in headers):
-        return [record_id, *headers]
-    return [record_id, *headers, (ORIGINAL_TIMESTAMP, original)]
+        return [(ID_HEADER, id), *headers]
+    return [(ID_HEADER, id), *headers, (ORIGINAL_TIMESTAMP, original)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -15,11 +15,11 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.dlq.settle_batch import settle_batch
 from producer_core.replay import operation as operations
-from producer_core.replay.broker_check import BrokerCheck, ListedRecord
+from producer_core.replay.broker_check import BrokerCheck
+from producer_core.replay.open_records import OpenRecords
 from producer_core.replay.operation import Operation
 from producer_core.replay.outcome import AcknowledgedBatch, Ending, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
-from producer_core.store.queries import run
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -50,7 +50,6 @@ class BatchResult:
 
 BYTES = 32 * 1024 * 1024
 """Maximum bytes of keys and values in flight; a single larger record is sent alone."""
-_PAGE_SIZE = 50_000
 QUARANTINE_AFTER = 3
 """Failed replays after which bulk replays leave a record out (setting `replay.quarantine_after`)."""
 
@@ -112,18 +111,9 @@ class ReplayClaims:
         """Return the topics of the operation's open records."""
         return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
 
-    def open_records(self) -> Iterator[ListedRecord]:
-        """Yield the open records for the preflight check, read page by page."""
-        after = 0
-        while True:
-            with self._store.borrow() as connection:
-                rows = run(
-                    connection, "replay_listed", operation=self.operation_id, after=after, count=_PAGE_SIZE
-                ).fetchall()
-            if not rows:
-                return
-            after = rows[-1][0]
-            yield from (ListedRecord._make(row[1:]) for row in rows)
+    def open_records(self) -> OpenRecords:
+        """Return the open records for the preflight check."""
+        return OpenRecords(self._store, self.operation_id)
 
     def save_check(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
         """Store the result of the preflight check, for the operation and for single records.

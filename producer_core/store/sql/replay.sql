@@ -284,12 +284,29 @@ SELECT count(*) AS claimed, max(dead_letters.state_at) AS since
 FROM operation_records AS records LEFT JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'claimed';
 
+-- name: replay_listed_topics
+-- The topics of an operation's pending records, in the order of their first records.
+SELECT dead_letters.topic FROM operation_records AS records JOIN dead_letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'pending'
+GROUP BY dead_letters.topic ORDER BY min(records.ord);
+
+-- name: replay_listed_totals
+-- The totals of an operation's pending records of a topic. An unknown limit ($partitions, $max_size) is NULL.
+SELECT count(*) AS records, coalesce(sum(size), 0)::BIGINT AS bytes,
+       count(*) FILTER (coalesce(partition, 0) >= $partitions) AS lost,
+       count(*) FILTER (size > $max_size) AS too_large
+FROM (SELECT coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size,
+             dead_letters.partition
+      FROM operation_records AS records JOIN dead_letters USING (message_id)
+      WHERE records.operation_id = $operation AND records.state = 'pending' AND dead_letters.topic = $topic);
+
 -- name: replay_listed
--- A slice of an operation's pending records, for the check before the start.
+-- A slice of an operation's pending records of a topic, for the check before the start.
 SELECT records.ord, records.message_id, dead_letters.topic, dead_letters.partition, dead_letters.key,
        dead_letters.value_size, dead_letters.accepted_at, dead_letters.failed_at
 FROM operation_records AS records JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'pending' AND records.ord > $after
+  AND dead_letters.topic = $topic
 ORDER BY records.ord LIMIT $count;
 
 -- name: replay_flag
