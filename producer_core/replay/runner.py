@@ -50,7 +50,7 @@ IN_FLIGHT = 500
 """Maximum number of records claimed at once."""
 MAX_TRANSACTION_RECORDS = 20_000
 """Maximum number of records claimed at once and sent in one transaction. A store update and a commit take about 100 ms
-together, whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
+together, almost whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
 SPARK_BATCH_RECORDS = 2000
 """Number of records that the Spark workers receive at once."""
 SPARK_STOP_TIMEOUT = 40.0
