@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _PAGE_SIZE = 50_000
+_READ_LIMIT = 5.0
+"""Seconds for one query of the check. A replay of many records on a busy machine can exceed the usual limit."""
 
 
 class ListedRecord(NamedTuple):
@@ -60,20 +62,21 @@ class OpenRecords:
 
         None means that the number or the limit is unknown.
         """
-        (row,) = self._store.rows(
-            "replay_listed_totals",
-            operation=self._operation_id,
-            topic=topic,
-            partitions=partitions,
-            max_size=max_size,
-        )
+        with self._store.borrow(limit=_READ_LIMIT):
+            (row,) = self._store.rows(
+                "replay_listed_totals",
+                operation=self._operation_id,
+                topic=topic,
+                partitions=partitions,
+                max_size=max_size,
+            )
         return TopicTotals(**row)
 
     def of(self, topic: str) -> Iterator[ListedRecord]:
         """Yield the records of a topic, read page by page."""
         after = 0
         while True:
-            with self._store.borrow() as connection:
+            with self._store.borrow(limit=_READ_LIMIT) as connection:
                 rows = run(
                     connection, "replay_listed", operation=self._operation_id, topic=topic, after=after,
                     count=_PAGE_SIZE,
