@@ -65,3 +65,10 @@ class AcknowledgedBatch:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def outcomes(self) -> list[RecordOutcome]:
+        """Return the outcome of each record."""
+        return [
+            RecordOutcome(record.message_id, "acknowledged", None, partition, offset)
+            for record, partition, offset in zip(self.records, self.partitions, self.offsets, strict=True)
+        ]

@@ -310,7 +310,7 @@ class TransactionalReplay:
         except TransactionFailed as error:
             failed = error.with_traceback(None)
         if failed is not None:
-            return self._after_failure(failed, len(batch))
+            return self._after_failure(failed)
         self._unknown, self._failures, self._client_unused = [], 0, False
         self._raise_floors_to(batch, reports)
         if reports.rejected:

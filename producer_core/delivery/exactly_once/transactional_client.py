@@ -135,19 +135,19 @@ class TransactionalClient:
             self._await_reports(len(deliveries) - len(rejected), deadline)
             self._commit(deadline)
         except KafkaException as error:
-            raise self._failed(error.args[0]) from error
+            raise self._failed(error.args[0], list(self._reports)) from error
         return self._reports, rejected
 
     def transact_batch(self, batch: RecordBatch, deadline: float) -> BatchReports:
         """Send and commit the batch in one transaction, like `transact`. Return the reports by row."""
-        reports = BatchReports(len(batch))
+        reports, self._committing = BatchReports(len(batch)), False
         try:
             self._client.begin_transaction()
             self._produce_batch(batch, reports, deadline)
             self._await_batch(reports, deadline)
             self._commit(deadline)
         except KafkaException as error:
-            raise TransactionFailed(self._fatal or error.args[0], reports.of(batch)) from error
+            raise self._failed(error.args[0], reports.of(batch)) from error
         return reports
 
     def _produce_batch(self, batch: RecordBatch, reports: BatchReports, deadline: float) -> None:
@@ -240,11 +240,9 @@ class TransactionalClient:
                     raise
                 self.serve()
 
-    def _failed(self, error: KafkaError) -> TransactionFailed:
+    def _failed(self, error: KafkaError, reports: Sequence[Report]) -> TransactionFailed:
         """Return the failure. A fatal error is the cause of all other errors."""
-        return TransactionFailed(
-            self._fatal or error, list(self._reports), may_have_committed=self._committing
-        )
+        return TransactionFailed(self._fatal or error, reports, may_have_committed=self._committing)
 
     # callbacks and the end
 

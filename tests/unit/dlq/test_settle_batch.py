@@ -14,7 +14,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_and_settle
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import AcknowledgedBatch, RecordOutcome
 from producer_core.store import Store
-from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter, records, states
+from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter, message_id, records, states
 from tests.unit.dlq.test_count import assert_counts
 
 NOW = 1_800_000_000.0
@@ -133,6 +133,30 @@ def test_without_the_lease_a_batch_changes_nothing(store, operation, claims):
 
     assert claims.settle_and_claim([], acknowledged=[acknowledged(batch)], want=0, busy=False).over
     assert Counter(states(store).values()) == {"replaying": 20, "dead": 10}
+
+
+@pytest.mark.slow
+def test_a_batch_is_claimed_and_settled_across_a_row_group_of_duckdb(store):
+    """With the trigger, DuckDB fails if it inserts the changed rows again and they cross a multiple of 122,880."""
+    add_dead_letters(store, 7)  # the first chunk of 2,048 rows has rows that stay unchanged
+    DeadLetters(store).add([dead_letter(7, topic="many")])
+    ids = [message_id(number) for number in range(8, 8 + 122_899)]
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO dead_letters SELECT one.* REPLACE (unnest(?) AS message_id) FROM dead_letters AS one "
+            "WHERE topic = 'many'",
+            [ids],
+        )
+    planned = replay.plan(store, DeadLetterFilter(topic="many"), who="me", origin="python", can_run=CLUSTER)
+    claims = ReplayClaims(store, planned.operation_id, "me", lease=60, clock=lambda: NOW)
+    assert claims.take()
+
+    batch = claimed(claims, 130_000)
+    claims.settle_and_claim([], acknowledged=[acknowledged(batch)], want=0, busy=False)
+
+    assert Counter(states(store).values()) == {"replayed": 122_900, "dead": 7}
+    assert replay.get(store, planned.operation_id).acknowledged == 122_900
+    assert_counts(store)
 
 
 KILLED = """

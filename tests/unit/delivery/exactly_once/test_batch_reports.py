@@ -30,10 +30,11 @@ class Message:
 
 
 class ScriptedProducer:
-    """Report each message with the scripted error, or at offset 100 and up; raise the errors in `refused`."""
+    """Report each message with the scripted error, or at offset 100 and up; raise the errors in `refused` and `commit`."""
 
-    def __init__(self, errors=None, *, refused=None, offset=100):
+    def __init__(self, errors=None, *, refused=None, offset=100, commit=None):
         self.errors, self.refused, self.offset = errors or {}, refused or {}, offset
+        self.commit = commit
         self.calls, self.due = [], []
 
     def begin_transaction(self):
@@ -54,6 +55,8 @@ class ScriptedProducer:
 
     def commit_transaction(self, timeout):
         self.calls.append("commit")
+        if self.commit is not None:
+            raise KafkaException(self.commit)
 
 
 @pytest.fixture
@@ -81,6 +84,7 @@ def test_a_failed_report_prevents_the_commit(transact):
         transact(producer)
 
     assert "commit" not in producer.calls
+    assert not failed.value.may_have_committed
     assert [(one.id, error) for one, error, _ in failed.value.reports] == [
         (parse_id(record.message_id), TIMED_OUT if row == 2 else None) for row, record in enumerate(RECORDS)
     ]
@@ -91,6 +95,15 @@ def test_an_acknowledgement_without_an_offset_prevents_the_commit(transact):
     with pytest.raises(TransactionFailed, match="without its offset"):
         transact(producer)
     assert "commit" not in producer.calls
+
+
+@pytest.mark.parametrize("refused", [{}, {1: TOO_LARGE}])
+def test_a_commit_without_a_response_may_have_happened(transact, refused):
+    with pytest.raises(TransactionFailed) as failed:
+        transact(ScriptedProducer(refused=refused, commit=KafkaError(KafkaError._TIMED_OUT)))
+
+    assert failed.value.may_have_committed
+    assert len(failed.value.reports) == len(RECORDS) - len(refused)
 
 
 def test_the_others_commit_if_the_client_refuses_a_record(transact):
