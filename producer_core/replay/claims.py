@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,12 +41,14 @@ class BatchResult:
 
     `over`: the operation ended, is paused, or belongs to another runner; no record may be sent. `halt`: it was paused,
     cancelled, or stopped; records in flight are settled, and no more are sent. `rate` is the current rate limit.
+    `seconds`: the duration of the update, without the wait for the store.
     """
 
     over: bool
     halt: bool = False
     dead_letters: Sequence[ReplayRecord] = ()
     rate: float | None = None
+    seconds: float = 0.0
 
 
 BYTES = 32 * 1024 * 1024
@@ -181,6 +184,7 @@ class ReplayClaims:
         is lost, it changes nothing: the new owner looks on the topic for the records sent.
         """
         with self._store.borrow(write=True):
+            began = time.monotonic()
             if not self.renew():
                 return BatchResult(over=True)
             self._settle_acknowledged(acknowledged)
@@ -190,19 +194,25 @@ class ReplayClaims:
                 want = 0
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
-            operation = self.get()
-            match operation.state:
-                case "planned" | "running" if stop is None:
-                    return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
-                case "planned" | "running" if not busy:
-                    operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
-                    return BatchResult(over=True)
-                case "paused" | "cancelled" if not busy:
-                    self.release()  # ends a cancelled operation, unless some claimed records have not been looked for yet
-                    return BatchResult(over=True)
-                case "planned" | "running" | "paused" | "cancelled":
-                    return BatchResult(over=False, halt=True)
-            return BatchResult(over=True)
+            result = self._end_or_continue(want, busy, room, stop, everything_may_go)
+        return replace(result, seconds=time.monotonic() - began)  # with the commit
+
+    def _end_or_continue(
+        self, want: int, busy: bool, room: int, stop: str | None, everything_may_go: bool
+    ) -> BatchResult:
+        operation = self.get()
+        match operation.state:
+            case "planned" | "running" if stop is None:
+                return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
+            case "planned" | "running" if not busy:
+                operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
+                return BatchResult(over=True)
+            case "paused" | "cancelled" if not busy:
+                self.release()  # ends a cancelled operation, unless some claimed records have not been looked for yet
+                return BatchResult(over=True)
+            case "planned" | "running" | "paused" | "cancelled":
+                return BatchResult(over=False, halt=True)
+        return BatchResult(over=True)
 
     def _continue(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])

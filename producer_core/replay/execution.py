@@ -35,9 +35,10 @@ _STATE_INTERVAL = 2.0
 
 
 class BatchSizer:
-    """Size of one claim: it grows while store updates are fast, because an update blocks other writers."""
+    """Maximum number of records in flight: it grows while store updates are fast, because an update blocks other writers."""
 
     FIRST = 2000
+    """The first size and the smallest: the fixed duration of an update outweighs that of fewer records."""
     SHORT, LONG = 0.5, 1.0
     """Seconds."""
 
@@ -49,10 +50,11 @@ class BatchSizer:
         """Keep the current size, however fast store updates are."""
         self._most = self.now
 
-    def took(self, seconds: float, claimed: int) -> None:
+    def took(self, seconds: float, in_flight: int) -> None:
+        """Follow an update that took this time and ended with this number of records in flight."""
         if seconds > self.LONG:
             self.now = min(self._most, max(self.FIRST, self.now // 2))
-        elif seconds < self.SHORT and claimed >= self.now:
+        elif seconds < self.SHORT and in_flight >= self.now:
             self.now = min(self._most, self.now * 2)
 
 
@@ -304,7 +306,7 @@ class ReplayExecution:
         )
         idle = not (update.dead_letters or update.over or update.halt or self._strategy.in_flight)
         self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(time.monotonic() - started, len(update.dead_letters))
+        self._batch_sizer.took(update.seconds, self._strategy.in_flight + len(update.dead_letters))
         self._outcomes, self._acknowledged = [], []
         self._over = update.over
         if not update.over:
