@@ -36,7 +36,8 @@ from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
 from producer_core.replay.preflight import run_preflight
 from producer_core.replay.strategy import ReplayStrategy
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     from producer_core.kafka.record_lookup import Prober

@@ -31,7 +31,8 @@ from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule, ReplayGuard
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     import pyarrow

@@ -11,7 +11,8 @@ from producer_core.delivery.exactly_once.transactional_client import ClientStopp
 from producer_core.replay.outcome import AcknowledgedBatch
 from producer_core.replay.probe_outcome import ProbeOutcome
 from producer_core.replay.strategy import Interrupted
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 from tests.fixtures.replays import replay_record
 from tests.unit.delivery.test_record_batch import batch_of
 
@@ -71,7 +72,7 @@ class ScriptedClient:
 
 @pytest.fixture
 def replay_with(monkeypatch):
-    monkeypatch.setattr("producer_core.replay.transactional._REST", 0.0)
+    monkeypatch.setattr("producer_core.replay.fenced_client._REST", 0.0)
 
     def make(client, found=()):
         replay = TransactionalReplay(
@@ -79,8 +80,8 @@ def replay_with(monkeypatch):
             supervisor=Supervisor(lambda: False, lambda _: None), most=4, client=client,
         )  # fmt: skip
         places = dict.fromkeys(found, (0, 99))
-        monkeypatch.setattr(replay, "_fence", lambda: None)
-        monkeypatch.setattr(replay, "_search", lambda _: ProbeOutcome(places))
+        monkeypatch.setattr(replay._client, "fence", lambda: None)
+        monkeypatch.setattr(replay._topics, "search", lambda _: ProbeOutcome(places))
         return replay
 
     return make
@@ -127,7 +128,7 @@ def test_an_interrupted_recovery_keeps_the_whole_batch_in_flight(replay_with, mo
     def stop():
         raise ClientStopped
 
-    monkeypatch.setattr(replay, "_fence", stop)
+    monkeypatch.setattr(replay._client, "fence", stop)
     with pytest.raises(Interrupted):
         replay.gather(0)
 
