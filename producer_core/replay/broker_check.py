@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import orjson
 from confluent_kafka import KafkaError
@@ -17,6 +17,7 @@ from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
 from producer_core.kafka.newer_keys import KeyIndex, KeyScan, scan_topic
 from producer_core.kafka.topic_config import TimeLimit, TopicConfig, TopicConfigQuery
+from producer_core.replay.open_records import ListedRecord, OpenRecords
 
 Flag = Literal["too_large", "newer_key", "no_topic"]
 Which = Literal["all", "compacted", "none"]
@@ -24,25 +25,6 @@ Which = Literal["all", "compacted", "none"]
 _ENVELOPE = 61 + 9 + 4 + 31 + 36
 """Bytes of a record besides its key and value: batch header, record header, and the producer's two own headers. Headers
 set by the application are not counted."""
-
-
-class ListedRecord(NamedTuple):
-    """The fields of a dead letter that the check needs.
-
-    `partition` is the requested partition; `value_size` is None for a tombstone.
-    """
-
-    message_id: str
-    topic: str
-    partition: int | None
-    key: bytes | None
-    value_size: int | None
-    accepted_at: float
-    failed_at: float
-
-    @property
-    def size(self) -> int:
-        return (self.value_size or 0) + len(self.key or b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +100,7 @@ class BrokerCheck:
 
 def check(
     settings: Mapping[str, Any],
-    dead_letters: Iterable[ListedRecord],
+    dead_letters: OpenRecords | Iterable[ListedRecord],
     *,
     timeout: float = 20.0,
     max_records: int = 1_000_000,
@@ -138,11 +120,7 @@ def check(
     with reader(settings, {"isolation.level": "read_uncommitted"}, on_error=complaints.append) as handle:
         config_query = TopicConfigQuery(settings, handle, timeout / 2, stopping, complaints)
         topics = _TopicChecks(config_query, newer, sends_at_most)
-        stopped = False
-        for place, dead_letter in enumerate(dead_letters):
-            if stopped := place % 1_000 == 0 and stopping():
-                break
-            topics.add(dead_letter)
+        stopped = topics.add_all(dead_letters, stopping)
         limit = TimeLimit(timeout - config_query.spent, stopping)
         topics.scan(
             lambda topic, share, most: _scan(settings, handle, topic, share, most), limit, max_records
@@ -169,14 +147,38 @@ class _TopicChecks:
         self._sends_at_most = sends_at_most
         self._keys = 0
 
-    def add(self, dead_letter: ListedRecord) -> None:
-        topic = self.by_name.get(dead_letter.topic)
+    def add_all(
+        self, dead_letters: OpenRecords | Iterable[ListedRecord], stopping: Callable[[], bool]
+    ) -> bool:
+        """Add the dead letters; return whether it stopped before the last one."""
+        if not isinstance(dead_letters, OpenRecords):
+            return self._add_each(dead_letters, stopping)
+        for name in dead_letters.topics():
+            if stopping():
+                return True
+            if not self._topic(name).add_totals(dead_letters) and self._add_each(
+                dead_letters.of(name), stopping
+            ):
+                return True
+        return False
+
+    def _add_each(self, dead_letters: Iterable[ListedRecord], stopping: Callable[[], bool]) -> bool:
+        for place, dead_letter in enumerate(dead_letters):
+            if place % 1_000 == 0 and stopping():
+                return True
+            self._add(dead_letter)
+        return False
+
+    def _topic(self, name: str) -> _Topic:
+        topic = self.by_name.get(name)
         if topic is None:
-            facts = self._config_query.facts(dead_letter.topic)
+            facts = self._config_query.facts(name)
             scan_keys = self._newer == "all" or (self._newer == "compacted" and facts.may_be_compacted)
-            topic = self.by_name[dead_letter.topic] = _Topic(
-                dead_letter.topic, facts, scan_keys, self._sends_at_most
-            )
+            topic = self.by_name[name] = _Topic(name, facts, scan_keys, self._sends_at_most)
+        return topic
+
+    def _add(self, dead_letter: ListedRecord) -> None:
+        topic = self._topic(dead_letter.topic)
         if (flag := topic.add(dead_letter)) is not None:
             self.flags[dead_letter.message_id] = flag
         elif topic.scan_keys and topic.facts.partitions and dead_letter.key is not None:
@@ -222,6 +224,20 @@ class _Topic:
     lost: int = 0
     newer: int = 0
     unscanned: int = 0
+
+    def add_totals(self, open_records: OpenRecords) -> bool:
+        """Add the topic's records by their totals; return False if the check needs each record, and add none then."""
+        if self.facts.partitions is None or (self.scan_keys and self.facts.partitions):
+            return False
+        found = open_records.totals(
+            self.name,
+            partitions=self.facts.partitions or None,
+            max_size=None if self.limit is None else self.limit - _ENVELOPE,
+        )
+        if found.too_large:
+            return False
+        self.records, self.bytes, self.lost = found.records, found.bytes, found.lost
+        return True
 
     def add(self, dead_letter: ListedRecord) -> Flag | None:
         size = dead_letter.size

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,12 +14,13 @@ import orjson
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
+from producer_core.dlq.settle_batch import settle_batch
 from producer_core.replay import operation as operations
-from producer_core.replay.broker_check import BrokerCheck, ListedRecord
+from producer_core.replay.broker_check import BrokerCheck
+from producer_core.replay.open_records import OpenRecords
 from producer_core.replay.operation import Operation
-from producer_core.replay.outcome import Ending, OrphanedRecord, RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, Ending, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
-from producer_core.store.queries import run
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -39,17 +41,18 @@ class BatchResult:
 
     `over`: the operation ended, is paused, or belongs to another runner; no record may be sent. `halt`: it was paused,
     cancelled, or stopped; records in flight are settled, and no more are sent. `rate` is the current rate limit.
+    `seconds`: the duration of the update, without the wait for the store.
     """
 
     over: bool
     halt: bool = False
-    dead_letters: tuple[ReplayRecord, ...] = ()
+    dead_letters: Sequence[ReplayRecord] = ()
     rate: float | None = None
+    seconds: float = 0.0
 
 
 BYTES = 32 * 1024 * 1024
 """Maximum bytes of keys and values in flight; a single larger record is sent alone."""
-_PAGE_SIZE = 50_000
 QUARANTINE_AFTER = 3
 """Failed replays after which bulk replays leave a record out (setting `replay.quarantine_after`)."""
 
@@ -111,18 +114,9 @@ class ReplayClaims:
         """Return the topics of the operation's open records."""
         return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
 
-    def open_records(self) -> Iterator[ListedRecord]:
-        """Yield the open records for the preflight check, read page by page."""
-        after = 0
-        while True:
-            with self._store.borrow() as connection:
-                rows = run(
-                    connection, "replay_listed", operation=self.operation_id, after=after, count=_PAGE_SIZE
-                ).fetchall()
-            if not rows:
-                return
-            after = rows[-1][0]
-            yield from (ListedRecord._make(row[1:]) for row in rows)
+    def open_records(self) -> OpenRecords:
+        """Return the open records for the preflight check."""
+        return OpenRecords(self._store, self.operation_id)
 
     def save_check(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
         """Store the result of the preflight check, for the operation and for single records.
@@ -178,10 +172,11 @@ class ReplayClaims:
         busy: bool,
         room: int = BYTES,
         stop: str | None = None,
+        acknowledged: Sequence[AcknowledgedBatch] = (),
         floors: Floors | None = None,
         everything_may_go: bool = True,
     ) -> BatchResult:
-        """Settle `outcomes`, then claim up to `want` records; end or release the operation if none is open.
+        """Settle `outcomes` and `acknowledged`, then claim up to `want` records; end or release the operation if none is open.
 
         It claims no record if an outcome returns one. `busy` says that records are still in flight, `room` is the number
         of bytes that may be added, `stop` is the reason to stop the replay. `floors` are stored with the claim. Unless
@@ -189,27 +184,35 @@ class ReplayClaims:
         is lost, it changes nothing: the new owner looks on the topic for the records sent.
         """
         with self._store.borrow(write=True):
+            began = time.monotonic()
             if not self.renew():
                 return BatchResult(over=True)
+            self._settle_acknowledged(acknowledged)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
                 # DuckDB 2.0.0 damages the file if rows rewritten by a trigger are claimed in the same transaction.
                 want = 0
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
-            operation = self.get()
-            match operation.state:
-                case "planned" | "running" if stop is None:
-                    return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
-                case "planned" | "running" if not busy:
-                    operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
-                    return BatchResult(over=True)
-                case "paused" | "cancelled" if not busy:
-                    self.release()  # ends a cancelled operation, unless some claimed records have not been looked for yet
-                    return BatchResult(over=True)
-                case "planned" | "running" | "paused" | "cancelled":
-                    return BatchResult(over=False, halt=True)
-            return BatchResult(over=True)
+            result = self._end_or_continue(want, busy, room, stop, everything_may_go)
+        return replace(result, seconds=time.monotonic() - began)  # with the commit
+
+    def _end_or_continue(
+        self, want: int, busy: bool, room: int, stop: str | None, everything_may_go: bool
+    ) -> BatchResult:
+        operation = self.get()
+        match operation.state:
+            case "planned" | "running" if stop is None:
+                return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
+            case "planned" | "running" if not busy:
+                operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
+                return BatchResult(over=True)
+            case "paused" | "cancelled" if not busy:
+                self.release()  # ends a cancelled operation, unless some claimed records have not been looked for yet
+                return BatchResult(over=True)
+            case "planned" | "running" | "paused" | "cancelled":
+                return BatchResult(over=False, halt=True)
+        return BatchResult(over=True)
 
     def _continue(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
@@ -220,14 +223,14 @@ class ReplayClaims:
             return BatchResult(over=True)
         return BatchResult(over=False, dead_letters=dead_letters)
 
-    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> tuple[ReplayRecord, ...]:
+    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> Sequence[ReplayRecord]:
         with self._store.borrow(write=True) as connection:
             dead_letters, others = claim_next(
                 connection, self.operation_id, count=want, max_bytes=room, arrived_by=until,
                 allow_oversized=alone, now=self._clock(),
             )  # fmt: skip
         self._skip(others)
-        return tuple(dead_letters)
+        return dead_letters
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Skip records whose dead letters another operation or operator has handled, with the reason."""
@@ -241,6 +244,19 @@ class ReplayClaims:
         with self._store.borrow(write=True) as connection:
             ended = settle_records(connection, self.operation_id, "pending", outcomes, now=self._clock())
         self._count({"skipped": len(ended)})
+
+    def _settle_acknowledged(self, batches: Sequence[AcknowledgedBatch]) -> None:
+        for batch in batches:
+            with self._store.borrow(write=True) as connection:
+                settled = settle_batch(
+                    connection,
+                    self.operation_id,
+                    batch.records,
+                    batch.partitions,
+                    batch.offsets,
+                    now=self._clock(),
+                )
+            self._count({"acknowledged": settled})
 
     def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
         if not outcomes:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from producer_core.delivery.dead_letter import ReplayRecord
+from producer_core.delivery.record_batch import RecordBatch
 from producer_core.events import SAFE_VERDICTS
 from producer_core.kafka.record_lookup import Prober, ProbeResult
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
@@ -50,13 +51,16 @@ class DoubtfulRecord:
 
     def search_first(
         self, dead_letters: Sequence[ReplayRecord]
-    ) -> tuple[list[ReplayRecord], list[RecordOutcome]]:
+    ) -> tuple[Sequence[ReplayRecord], list[RecordOutcome]]:
         """Return the records to send now, and the outcomes of the others.
 
         Records with a safe verdict are sent. A doubtful record found on its topic has landed. A record whose search failed
         for a transient reason is returned and searched again. A record not found remains a dead letter with the verdict
         `inconclusive`, because a late request may still arrive, unless the operator chose to send such records anyway.
         """
+        if isinstance(dead_letters, RecordBatch) and dead_letters.is_safe:
+            self._searches = 0
+            return dead_letters, []
         doubtful = [dead_letter for dead_letter in dead_letters if dead_letter.verdict not in SAFE_VERDICTS]
         results = self._results(doubtful)
         retry = self._may_search_again(results.values())

@@ -16,7 +16,7 @@ from producer_core.replay.claims import BYTES, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
 from producer_core.replay.lease_renewer import LeaseRenewer
-from producer_core.replay.outcome import RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, RecordOutcome
 from producer_core.replay.strategy import Interrupted, ReplayStrategy
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ _STATE_INTERVAL = 2.0
 
 
 class BatchSizer:
-    """Size of one claim: it grows while store updates are fast, because an update blocks other writers."""
+    """Maximum number of records in flight: it grows while store updates are fast, because an update blocks other writers."""
 
     FIRST = 2000
+    """The first size and the smallest: the fixed duration of an update outweighs that of fewer records."""
     SHORT, LONG = 0.5, 1.0
     """Seconds."""
 
@@ -49,10 +50,11 @@ class BatchSizer:
         """Keep the current size, however fast store updates are."""
         self._most = self.now
 
-    def took(self, seconds: float, claimed: int) -> None:
+    def took(self, seconds: float, in_flight: int) -> None:
+        """Follow an update that took this time and ended with this number of records in flight."""
         if seconds > self.LONG:
             self.now = min(self._most, max(self.FIRST, self.now // 2))
-        elif seconds < self.SHORT and claimed >= self.now:
+        elif seconds < self.SHORT and in_flight >= self.now:
             self.now = min(self._most, self.now * 2)
 
 
@@ -124,6 +126,7 @@ class ReplayExecution:
         self._claimed: Sequence[ReplayRecord] = ()  # neither searched for nor sent yet
         # Bounded by the records in flight while the store is unavailable.
         self._outcomes: list[RecordOutcome] = []
+        self._acknowledged: list[AcknowledgedBatch] = []
         self._pace: ReplayPace | None = None
         self._update_due = self._rest_until = 0.0
         self._state_read_at = self._status_written_at = 0.0
@@ -245,12 +248,12 @@ class ReplayExecution:
         now = time.monotonic()
         room = self._room(self._pace, now)
         stop = self._guard.verdict()
-        if self._outcomes or (now >= self._update_due and (room or stop)):
+        if self._has_outcomes or (now >= self._update_due and (room or stop)):
             self._claimed = self._update_store(0 if stop else room, stop=stop)
             self._pace.spend(len(self._claimed))
             self._update_due = now + (0.0 if self._claimed else self._settings.interval * 5)
             self._send()
-            if room and not (self._over or self._claimed or self._strategy.in_flight or self._outcomes):
+            if room and not (self._over or self._claimed or self._strategy.in_flight or self._has_outcomes):
                 self._recover_lost_claims()
         if not self._over:
             self._record_outcomes(self._strategy.gather(self._settings.interval))
@@ -285,7 +288,7 @@ class ReplayExecution:
             self._strategy.in_flight, pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
         )
 
-    def _update_store(self, want: int, *, stop: str | None = None) -> tuple[ReplayRecord, ...]:
+    def _update_store(self, want: int, *, stop: str | None = None) -> Sequence[ReplayRecord]:
         """Settle the outcomes and claim up to `want` records; outcomes are kept until the store has them."""
         if self._pending_status is not None:
             self._write_status()
@@ -293,6 +296,7 @@ class ReplayExecution:
         quiet_in = self._settings.quiet - (started - self._started)
         update = self._claims.settle_and_claim(
             self._outcomes,
+            acknowledged=self._acknowledged,
             want=want,
             busy=self._strategy.in_flight > 0,
             room=BYTES - self._strategy.bytes,
@@ -302,8 +306,8 @@ class ReplayExecution:
         )
         idle = not (update.dead_letters or update.over or update.halt or self._strategy.in_flight)
         self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(time.monotonic() - started, len(update.dead_letters))
-        self._outcomes = []
+        self._batch_sizer.took(update.seconds, self._strategy.in_flight + len(update.dead_letters))
+        self._outcomes, self._acknowledged = [], []
         self._over = update.over
         if not update.over:
             self._lease_renewer.renewed(started)
@@ -336,7 +340,15 @@ class ReplayExecution:
         self._outcomes += self._strategy.give_back()
         self._claimed = ()
 
-    def _record_outcomes(self, outcomes: Sequence[RecordOutcome]) -> None:
+    @property
+    def _has_outcomes(self) -> bool:
+        return bool(self._outcomes or self._acknowledged)
+
+    def _record_outcomes(self, outcomes: Sequence[RecordOutcome] | AcknowledgedBatch) -> None:
+        if isinstance(outcomes, AcknowledgedBatch):
+            self._guard.record_acknowledged(len(outcomes))
+            self._acknowledged.append(outcomes)
+            return
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
                 self._guard.record(failed=one.ending == "failed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class ReplayGuard:
         self._recent.append(failed)
         self._failed += failed
         self._acknowledged += not failed
+
+    def record_acknowledged(self, count: int) -> None:
+        self._recent.extend(repeat(False, count))
+        self._acknowledged += count
 
     def verdict(self) -> str | None:
         """Return why the replay must stop, as a sentence; None if it may continue."""

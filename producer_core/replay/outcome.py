@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from producer_core.delivery.dead_letter import ReplayRecord
+from producer_core.delivery.record_batch import RecordBatch
 from producer_core.events import Attempt, DeadLetter, Kind, Verdict
 
 Ending = Literal["acknowledged", "landed", "failed", "skipped", "pending"]
@@ -51,3 +53,22 @@ class OrphanedRecord:
 
     dead_letter: ReplayRecord
     claimed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgedBatch:
+    """A batch of which every record was acknowledged, with the partition and the offset of each."""
+
+    records: RecordBatch
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def outcomes(self) -> list[RecordOutcome]:
+        """Return the outcome of each record."""
+        return [
+            RecordOutcome(record.message_id, "acknowledged", None, partition, offset)
+            for record, partition, offset in zip(self.records, self.partitions, self.offsets, strict=True)
+        ]

@@ -36,7 +36,8 @@ from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
 from producer_core.replay.preflight import run_preflight
 from producer_core.replay.strategy import ReplayStrategy
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     from producer_core.kafka.record_lookup import Prober
@@ -48,9 +49,9 @@ MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayS
 """Makes the strategy of an operation that Spark workers run."""
 IN_FLIGHT = 500
 """Maximum number of records claimed at once."""
-MAX_TRANSACTION_RECORDS = 10_000
+MAX_TRANSACTION_RECORDS = 20_000
 """Maximum number of records claimed at once and sent in one transaction. A store update and a commit take about 100 ms
-together, whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
+together, almost whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
 SPARK_BATCH_RECORDS = 2000
 """Number of records that the Spark workers receive at once."""
 SPARK_STOP_TIMEOUT = 40.0

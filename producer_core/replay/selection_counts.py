@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from producer_core.replay.broker_check import ListedRecord
+from producer_core.replay.open_records import ListedRecord
 from producer_core.replay.phrases import UNKNOWN_CLUSTER
 from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
 

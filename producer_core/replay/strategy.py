@@ -12,7 +12,7 @@ from producer_core.events import Attempt, Verdict
 from producer_core.kafka.classify import failure_of, fingerprint
 from producer_core.replay.claims import Floors
 from producer_core.replay.doubtful_records import still_doubtful
-from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, OrphanedRecord, RecordOutcome
 
 Guarantee = Literal["exactly_once", "at_least_once"]
 
@@ -42,7 +42,7 @@ class ReplayStrategy(Protocol):
     def send(self, dead_letters: Sequence[ReplayRecord]) -> list[RecordOutcome]:
         """Accept the records and return the outcomes that are known at once."""
 
-    def gather(self, seconds: float) -> list[RecordOutcome]:
+    def gather(self, seconds: float) -> Sequence[RecordOutcome] | AcknowledgedBatch:
         """Return the outcomes that become known within about `seconds`."""
 
     def give_back(self) -> list[RecordOutcome]:

@@ -41,6 +41,13 @@ FROM (SELECT * REPLACE (-n AS n) FROM counts_before UNION ALL {_COUNTED})
 GROUP BY {_KEYS} HAVING sum(n) <> 0"""
 
 
+_STATE_DIFFERENCES = f"""
+INSERT INTO dead_letter_counts
+SELECT {_KEYS.replace("state", "changed.state")}, counted.n * changed.sign, false
+FROM (SELECT * EXCLUDE (state) FROM ({_COUNTED})) AS counted
+CROSS JOIN (SELECT unnest([?, ?]) AS state, unnest([-1, 1]) AS sign) AS changed"""
+
+
 @contextmanager
 def in_place(connection: duckdb.DuckDBPyConnection, places: str, values: Sequence[Any] = ()) -> Iterator[int]:
     """Count the changes of a block that updates only the dead letters selected by `places`, a query of row ids with the
@@ -52,18 +59,46 @@ def in_place(connection: duckdb.DuckDBPyConnection, places: str, values: Sequenc
     few rows the trigger is therefore dropped for the block and restored at its end, and the counts are taken before and
     after. An error rolls all of it back.
     """
-    connection.execute(_PLACES.format(places=places), list(values))
-    number = count_of(connection, "changed_places")
+    number = _select(connection, places, values)
     if number <= _TRIGGER_LIMIT:
         yield number
         return
     connection.execute(f"CREATE OR REPLACE TEMP TABLE counts_before AS {_COUNTED}")
-    trigger = _scalar(connection, _TRIGGER_SQL, [_TRIGGER])
-    connection.execute(f"DROP TRIGGER {_TRIGGER} ON dead_letters")
-    yield number
-    connection.execute(trigger)
+    with _without_trigger(connection):
+        yield number
     connection.execute(_DIFFERENCES)
     connection.execute("DROP TABLE counts_before")
+
+
+@contextmanager
+def state_changed(
+    connection: duckdb.DuckDBPyConnection, places: str, *, before: str, after: str
+) -> Iterator[None]:
+    """Count the changes of a block like `in_place`, for a block that changes only the state, of all these dead letters.
+
+    One count is enough then, because the differences are known before the change.
+    """
+    if _select(connection, places) <= _TRIGGER_LIMIT:
+        yield
+        return
+    with _without_trigger(connection):
+        connection.execute(_STATE_DIFFERENCES, [before, after])
+        yield
+
+
+def _select(connection: duckdb.DuckDBPyConnection, places: str, values: Sequence[Any] = ()) -> int:
+    """Write the row ids of the dead letters to change to `changed_places`. Return their number."""
+    connection.execute(_PLACES.format(places=places), list(values))
+    return count_of(connection, "changed_places")
+
+
+@contextmanager
+def _without_trigger(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Drop the trigger for a block; an error rolls that back."""
+    trigger = _scalar(connection, _TRIGGER_SQL, [_TRIGGER])
+    connection.execute(f"DROP TRIGGER {_TRIGGER} ON dead_letters")
+    yield
+    connection.execute(trigger)
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, rows: str) -> int:

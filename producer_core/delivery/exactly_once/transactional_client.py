@@ -19,7 +19,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
+from producer_core.delivery.exactly_once.batch_reports import BatchReports
 from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
+from producer_core.delivery.record_batch import RecordBatch
 from producer_core.errors import ConfigError
 
 logger = queued_logger(__name__)
@@ -133,8 +135,46 @@ class TransactionalClient:
             self._await_reports(len(deliveries) - len(rejected), deadline)
             self._commit(deadline)
         except KafkaException as error:
-            raise self._failed(error.args[0]) from error
+            raise self._failed(error.args[0], list(self._reports)) from error
         return self._reports, rejected
+
+    def transact_batch(self, batch: RecordBatch, deadline: float) -> BatchReports:
+        """Send and commit the batch in one transaction, like `transact`. Return the reports by row."""
+        reports, self._committing = BatchReports(len(batch)), False
+        try:
+            self._client.begin_transaction()
+            self._produce_batch(batch, reports, deadline)
+            self._await_batch(reports, deadline)
+            self._commit(deadline)
+        except KafkaException as error:
+            raise self._failed(error.args[0], reports.of(batch)) from error
+        return reports
+
+    def _produce_batch(self, batch: RecordBatch, reports: BatchReports, deadline: float) -> None:
+        produce, received, partial = self._client.produce, reports.receive, functools.partial
+        for row, (topic, value, key, partition, headers) in enumerate(batch.produce_rows()):
+            while True:
+                try:
+                    produce(topic, value, key, partition, partial(received, row), None, 0, headers)
+                    break
+                except BufferError:
+                    self._progress(deadline)
+                except KafkaException as error:
+                    if not is_permanent_rejection(error.args[0]):
+                        raise
+                    reports.reject(row, error.args[0])
+                    break
+
+    def _await_batch(self, reports: BatchReports, deadline: float) -> None:
+        while reports.missing:
+            self._progress(deadline)
+            if reports.errors:
+                self._collect(lambda: reports.missing == 0)
+                raise KafkaException(next(iter(reports.errors.values())))
+        if reports.errors:
+            raise KafkaException(next(iter(reports.errors.values())))
+        if reports.lacks_offset:
+            raise KafkaException(_MISSING_OFFSET)
 
     def _produce(self, deliveries: Sequence[Delivery], deadline: float) -> list[Report]:
         produce = self._client.produce
@@ -181,8 +221,11 @@ class TransactionalClient:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction took too long"))
 
     def _collect_reports(self, count: int) -> None:
+        self._collect(lambda: len(self._reports) >= count)
+
+    def _collect(self, complete: Callable[[], bool]) -> None:
         bound = time.monotonic() + _COLLECT_S
-        while len(self._reports) < count and time.monotonic() < bound and self._fatal is None:
+        while not complete() and time.monotonic() < bound and self._fatal is None:
             self.serve(0.05)
 
     def _commit(self, deadline: float) -> None:
@@ -197,11 +240,9 @@ class TransactionalClient:
                     raise
                 self.serve()
 
-    def _failed(self, error: KafkaError) -> TransactionFailed:
+    def _failed(self, error: KafkaError, reports: Sequence[Report]) -> TransactionFailed:
         """Return the failure. A fatal error is the cause of all other errors."""
-        return TransactionFailed(
-            self._fatal or error, list(self._reports), may_have_committed=self._committing
-        )
+        return TransactionFailed(self._fatal or error, reports, may_have_committed=self._committing)
 
     # callbacks and the end
 

@@ -29,9 +29,10 @@ from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, check
 from producer_core.replay.claims import Floors
 from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule, ReplayGuard
-from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
+from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, OrphanedRecord, RecordOutcome
 from producer_core.replay.strategy import Interrupted
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     import pyarrow
@@ -206,8 +207,9 @@ class _Slice:
         found = self._replay.after([OrphanedRecord(one, 0.0) for one in dead_letters])
         return {one.message_id: _as_sent(one) for one in found if one.ending != "pending"}
 
-    def _counted(self, outcomes: list[RecordOutcome]) -> list[RecordOutcome]:
+    def _counted(self, gathered: list[RecordOutcome] | AcknowledgedBatch) -> list[RecordOutcome]:
         """Count failures, and give back the rest of the slice when too many fail; the job's own rule decides on it."""
+        outcomes = gathered.outcomes() if isinstance(gathered, AcknowledgedBatch) else gathered
         for one in outcomes:
             if one.ending in ("acknowledged", "failed"):
                 self._guard.record(failed=one.ending == "failed")

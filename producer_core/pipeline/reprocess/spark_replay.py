@@ -34,7 +34,8 @@ from producer_core.replay.guard import CanaryRule
 from producer_core.replay.outcome import OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import records
 from producer_core.replay.strategy import Guarantee, Interrupt, Interrupted
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

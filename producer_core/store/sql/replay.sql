@@ -154,6 +154,35 @@ SET state = CASE settled.outcome WHEN 'acknowledged' THEN 'replayed' WHEN 'lande
                           ELSE dead_letters.verdict_reason END
 FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
+-- name: replay_locate_batch_records
+-- Find the claimed records of an acknowledged batch. The range of `ord` limits the scan to the rows of the batch.
+CREATE OR REPLACE TEMP TABLE located AS
+SELECT batch.message_id, batch.dead_letter AS claimed_as, batch.landed_partition, batch.landed_offset,
+       records.rowid AS record
+FROM acknowledged_batch AS batch JOIN operation_records AS records ON records.ord = batch.ord
+WHERE records.operation_id = $operation AND records.state = 'claimed' AND records.message_id = batch.message_id
+  AND records.ord BETWEEN (SELECT min(ord) FROM acknowledged_batch) AND (SELECT max(ord) FROM acknowledged_batch);
+
+-- name: replay_locate_batch_dead_letters
+-- Find the dead letters of the located records by their row ids at the claim, where these are still right.
+CREATE OR REPLACE TEMP TABLE settled AS
+SELECT located.message_id, located.landed_partition, located.landed_offset, dead_letters.rowid AS dead_letter
+FROM located JOIN dead_letters ON dead_letters.rowid = located.claimed_as
+WHERE dead_letters.message_id = located.message_id AND dead_letters.state = 'replaying'
+  AND dead_letters.operation_id = $operation;
+
+-- name: replay_settle_batch_dead_letters
+-- Record where the dead letters of an acknowledged batch landed.
+UPDATE dead_letters
+SET state = 'replayed', landed_partition = settled.landed_partition, landed_offset = settled.landed_offset,
+    state_at = $now
+FROM settled WHERE dead_letters.rowid = settled.dead_letter;
+
+-- name: replay_settle_batch_records
+-- Record the outcome of the located records of an acknowledged batch. Their text has been NULL since the claim.
+UPDATE operation_records SET state = 'acknowledged', settled_at = $now
+WHERE rowid IN (SELECT record FROM located);
+
 -- name: replay_count
 -- Add to an operation's outcome counts.
 UPDATE operations
@@ -255,12 +284,29 @@ SELECT count(*) AS claimed, max(dead_letters.state_at) AS since
 FROM operation_records AS records LEFT JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'claimed';
 
+-- name: replay_listed_topics
+-- The topics of an operation's pending records, in the order of their first records.
+SELECT dead_letters.topic FROM operation_records AS records JOIN dead_letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state = 'pending'
+GROUP BY dead_letters.topic ORDER BY min(records.ord);
+
+-- name: replay_listed_totals
+-- The totals of an operation's pending records of a topic. An unknown limit ($partitions, $max_size) is NULL.
+SELECT count(*) AS records, coalesce(sum(size), 0)::BIGINT AS bytes,
+       count(*) FILTER (coalesce(partition, 0) >= $partitions) AS lost,
+       count(*) FILTER (size > $max_size) AS too_large
+FROM (SELECT coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size,
+             dead_letters.partition
+      FROM operation_records AS records JOIN dead_letters USING (message_id)
+      WHERE records.operation_id = $operation AND records.state = 'pending' AND dead_letters.topic = $topic);
+
 -- name: replay_listed
--- A slice of an operation's pending records, for the check before the start.
+-- A slice of an operation's pending records of a topic, for the check before the start.
 SELECT records.ord, records.message_id, dead_letters.topic, dead_letters.partition, dead_letters.key,
        dead_letters.value_size, dead_letters.accepted_at, dead_letters.failed_at
 FROM operation_records AS records JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'pending' AND records.ord > $after
+  AND dead_letters.topic = $topic
 ORDER BY records.ord LIMIT $count;
 
 -- name: replay_flag

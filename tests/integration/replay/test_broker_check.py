@@ -19,7 +19,8 @@ from producer_core.brokers import kafka as real
 from producer_core.brokers import secure
 from producer_core.kafka.acls import Permission
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.replay.broker_check import BrokerCheck, ListedRecord, check
+from producer_core.replay.broker_check import BrokerCheck, check
+from producer_core.replay.open_records import ListedRecord
 from tests.conftest import needs
 from tests.support import eventually
 

@@ -48,9 +48,11 @@ def log(settings, **event):
 def runner(settings):
     """Run a sender and a runner with a short lease."""
     from producer_core import ReliableKafkaProducer
+    from producer_core.dlq import claim_and_settle
     from producer_core.kafka.record_lookup import prober
     from producer_core.store import Store
 
+    claim_and_settle.MIN_BATCH = 20  # the rate of the scenarios is too low for batches of columns
     clock = adjustable_clock(settings["clock"]) if settings["clock"] else time.time
     store = Store.open(settings["store"], clock=clock)
     producer = ReliableKafkaProducer(settings["servers"], settings["config"], store=None, run_replays=False)

@@ -52,16 +52,19 @@ def number_of(one):
 
 
 def make(count, topics, chance: random.Random, *, cluster_id, now):
-    """Return dead letters in the order of their acceptance."""
+    """Return dead letters in the order of their acceptance. The first half is safe to send, so that it is sent as columns;
+    the outcome of many others is ambiguous."""
     began = now - OLD
     keys = max(10, count // 20)
     return [
-        _dead_letter(number, topics, chance, keys, cluster_id, began + number * 0.002)
+        _dead_letter(
+            number, topics, chance, keys, cluster_id, began + number * 0.002, safe=number < count // 2
+        )
         for number in range(count)
     ]
 
 
-def _dead_letter(number, topics, chance, keys, cluster_id, accepted_at):
+def _dead_letter(number, topics, chance, keys, cluster_id, accepted_at, *, safe):
     topic = chance.choices(topics, weights=range(len(topics), 0, -1))[0]
     key = f"k{chance.randrange(keys)}".encode()
     value = f"{number} ".encode().ljust(chance.choice((20, 100, 100, 300)), b".")
@@ -84,7 +87,7 @@ def _dead_letter(number, topics, chance, keys, cluster_id, accepted_at):
         headers=_headers(number, chance),
         partition=chance.randrange(topic.partitions) if chance.random() < 0.1 else None,
         timestamp_ms=int(accepted_at * 1000) - 5 if chance.random() < 0.1 else None,
-        **_failure(chance),
+        **_failure(chance, safe=safe),
         attempts=(Attempt(accepted_at + 1, "POLICY_VIOLATION", "Broker: Policy violation"),),
         accepted_at=accepted_at,
         failed_at=accepted_at + 1,
@@ -98,8 +101,9 @@ def _headers(number, chance):
     return tuple(headers)
 
 
-def _failure(chance):
-    verdict = chance.choices(("rejected", "not_sent", "possibly_persisted", "absent"), (45, 15, 30, 10))[0]
+def _failure(chance, *, safe):
+    weights = (60, 30, 0, 10) if safe else (30, 0, 60, 10)
+    verdict = chance.choices(("rejected", "not_sent", "possibly_persisted", "absent"), weights)[0]
     code = "_MSG_TIMED_OUT" if verdict in ("possibly_persisted", "absent") else "POLICY_VIOLATION"
     return {
         "verdict": verdict, "verdict_reason": "Set by the scenario.", "kind": "timed_out", "code": code,

@@ -18,7 +18,7 @@ from producer_core import replay
 from producer_core.dashboard.actions import confirm_replay, start_replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreError
-from producer_core.replay.transactional import TRANSACTIONAL_ID
+from producer_core.replay.guarantee import TRANSACTIONAL_ID
 from producer_core.store import Store
 from tests.proxy import Rule, Tap
 from tests.scenarios.faults.stage import CHAOS, ROOT

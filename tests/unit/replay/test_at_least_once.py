@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core import replay
-from producer_core.dlq import DeadLetters
+from producer_core.dlq import DeadLetters, claim_and_settle
 from producer_core.errors import InvalidMessage, QueueFull
 from tests.fixtures.replays import (
     ALL,
@@ -34,6 +34,19 @@ def test_a_record_is_settled_only_by_its_own_delivery_report(store, clock):
     sender.release()
     eventually(lambda: replay.get(store, operation.operation_id).ended)
     running.stop()
+    assert states(store) == dict.fromkeys(ids, "replayed")
+
+
+@pytest.mark.slow
+def test_a_producer_gets_the_records_of_a_batch_one_by_one(store, clock, monkeypatch):
+    monkeypatch.setattr(claim_and_settle, "MIN_BATCH", 2)
+    ids = add_dead_letters(store, 40, partition=1, headers=(("trace", b"1"),))
+    sender = ScriptedSender()
+
+    done = runner(store, sender, clock).run_one(planned(store, clock).operation_id, 60)
+
+    assert sender.sent == [replay_record(at, partition=1, headers=(("trace", b"1"),)) for at in range(40)]
+    assert counts(done) == (40, 0, 0, 0)
     assert states(store) == dict.fromkeys(ids, "replayed")
 
 

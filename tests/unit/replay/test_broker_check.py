@@ -16,7 +16,8 @@ from producer_core.kafka.clients import reader
 from producer_core.kafka.newer_keys import KeyIndex
 from producer_core.kafka.topic_config import TimeLimit
 from producer_core.messages import ID_HEADER, id_bytes, id_text
-from producer_core.replay.broker_check import ListedRecord, check
+from producer_core.replay.broker_check import check
+from producer_core.replay.open_records import ListedRecord
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.replays import ScriptedSender, add_dead_letters, write_heartbeat

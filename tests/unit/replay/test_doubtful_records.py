@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from producer_core import replay
-from producer_core.dlq import DeadLetters
+from producer_core.dlq import DeadLetters, claim_and_settle
 from producer_core.replay.broker_check import BrokerCheck
 from producer_core.replay.claims import ReplayClaims
 from tests.fixtures.replays import (
@@ -37,6 +37,24 @@ def test_possibly_persisted_records_are_looked_up_first(store, clock):
     assert states(store) == {ids[0]: "landed", ids[1]: "dead", ids[2]: "dead"}
     assert [DeadLetters(store).get(one).verdict for one in ids[1:]] == ["inconclusive"] * 2
     assert "to send anyway" in done.message
+
+
+@pytest.mark.slow
+def test_a_doubtful_record_among_many_safe_ones_is_looked_up(store, clock, monkeypatch):
+    monkeypatch.setattr(claim_and_settle, "MIN_BATCH", 2)
+    ids = add_dead_letters(store, 12)
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "UPDATE dead_letters SET verdict = 'possibly_persisted' WHERE message_id = ?", [ids[11]]
+        )
+    sender, asked = ScriptedSender(), []
+    probe = probe_with({ids[11]: "found"}, asked)
+
+    done = runner(store, sender, clock, probe=probe).run_one(planned(store, clock).operation_id, 60)
+
+    assert asked == [ids[11]]
+    assert sender.sent_ids == ids[:11]
+    assert counts(done) == (11, 1, 0, 0)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 
 import pytest
 
@@ -135,6 +136,41 @@ def test_a_batch_grows_while_store_transactions_are_short():
     small = BatchSizer(500)
     small.took(9.0, 500)
     assert small.now == 500
+
+
+def test_a_batch_grows_again_after_slow_store_transactions():
+    size = BatchSizer(20_000)
+    for _ in range(20):
+        size.took(9.0, size.now)
+    assert size.now == BatchSizer.FIRST
+
+    for _ in range(4):
+        size.took(0.1, size.now)
+    assert size.now == 20_000
+
+
+@pytest.mark.slow
+def test_the_wait_for_a_store_that_is_in_use_does_not_count_as_a_slow_update(store, clock):
+    add_dead_letters(store, 4)
+    claims = ReplayClaims(store, planned(store, clock).operation_id, "me", lease=60, clock=clock)
+    assert claims.take()
+    in_use = threading.Event()
+
+    def use_the_store():
+        with store.borrow(write=True):
+            in_use.set()
+            threading.Event().wait(1.5)
+
+    other = threading.Thread(target=use_the_store)
+    other.start()
+    in_use.wait(5)
+    began = time.monotonic()
+    update = claims.settle_and_claim([], want=4, busy=False)
+    waited = time.monotonic() - began
+    other.join()
+
+    assert waited > 1.0
+    assert 0 < update.seconds < waited - 1.0
 
 
 @pytest.mark.slow

@@ -37,6 +37,16 @@ def heard(guard, *, good=0, bad=0):
     return guard
 
 
+def test_an_acknowledged_batch_counts_like_its_records():
+    one_by_one, at_once = (ReplayGuard(CanaryRule(canary=3, percent=50, last=4)) for _ in range(2))
+    heard(heard(one_by_one, bad=1), good=6)
+    heard(at_once, bad=1).record_acknowledged(6)
+
+    assert at_once.room(0, 1000) == one_by_one.room(0, 1000)
+    assert heard(at_once, bad=3).verdict() == heard(one_by_one, bad=3).verdict()
+    assert at_once.verdict() == "Too many records failed again: 3 of the last 4"
+
+
 def test_no_record_is_sent_beyond_the_canary_until_it_is_settled():
     guard = ReplayGuard(CanaryRule(canary=10))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from producer_core.events import Attempt
-from producer_core.replay.outcome import FailedReplay, RecordOutcome
-from tests.fixtures.replays import dead_letter
+from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
+from tests.fixtures.replays import dead_letter, replay_record
+from tests.unit.delivery.test_record_batch import batch_of
 
 
 def test_a_failed_replay_is_added_to_the_attempts_of_the_dead_letter():
@@ -26,3 +27,12 @@ def test_a_failed_replay_is_added_to_the_attempts_of_the_dead_letter():
 
 def test_an_outcome_has_no_position_by_default():
     assert RecordOutcome("m-1", "pending")[2:] == (None, None, None, None, None)
+
+
+def test_an_acknowledged_batch_has_the_outcome_of_each_record():
+    records = [replay_record(number) for number in range(2)]
+
+    assert AcknowledgedBatch(batch_of(records), [0, 1], [7, 8]).outcomes() == [
+        RecordOutcome(records[0].message_id, "acknowledged", None, 0, 7),
+        RecordOutcome(records[1].message_id, "acknowledged", None, 1, 8),
+    ]

@@ -14,7 +14,8 @@ from producer_core.delivery.dead_letter import delivery_of
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.messages import ID_HEADER
 from producer_core.replay.outcome import OrphanedRecord
-from producer_core.replay.transactional import Supervisor, TransactionalReplay
+from producer_core.replay.supervisor import Supervisor
+from producer_core.replay.transactional import TransactionalReplay
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
 

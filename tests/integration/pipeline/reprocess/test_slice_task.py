@@ -23,6 +23,7 @@ from producer_core.pipeline.reprocess.slice_task import SliceTask, outcome_schem
 from producer_core.pipeline.reprocess.slicing import Slicing
 from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule
+from producer_core.replay.topic_search import TopicSearch
 from producer_core.replay.transactional import TransactionalReplay
 from tests.fixtures.replays import replay_record
 from tests.scenarios.replays.reading import read
@@ -119,9 +120,9 @@ def test_an_attempt_that_dies_in_a_transaction_is_fenced_and_the_next_sends_the_
 ):
     def die(self, batch):
         if len(sent) * 10 == committed:
-            self._live._producer.begin_transaction()
-            self._live._produce([sending_delivery(one) for one in batch], time.monotonic() + 10)
-            self._live._producer.flush(10)
+            self._client.live._producer.begin_transaction()
+            self._client.live._produce([sending_delivery(one) for one in batch], time.monotonic() + 10)
+            self._client.live._producer.flush(10)
             raise Killed
         sent.append(batch)
         return transact(self, batch)
@@ -241,7 +242,7 @@ def fences(monkeypatch):
 def test_with_the_client_of_its_seal_a_driver_sends_without_fence_and_read_back(stage, fences, monkeypatch):
     clients = ClientPool()
     stage.progress = stage.seal(FIRST, clients)
-    monkeypatch.setattr(TransactionalReplay, "_search", lambda *_: pytest.fail("it read back"))
+    monkeypatch.setattr(TopicSearch, "search", lambda *_: pytest.fail("it read back"))
 
     for number, start in enumerate(range(0, COUNT, 20), 1):
         outcomes = stage.send(

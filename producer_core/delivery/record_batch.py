@@ -1,0 +1,120 @@
+"""Dead letters of a replay as columns: rows are made only where a single record is handled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+from producer_core.delivery.dead_letter import ReplayRecord
+from producer_core.events import SAFE_VERDICTS
+from producer_core.messages import ID_HEADER, ORIGINAL_TIMESTAMP, Headers, parse_id
+
+if TYPE_CHECKING:
+    import pyarrow
+
+RecordHeaders = list[tuple[str, bytes | None]]
+ProduceRow = tuple[str, bytes | None, bytes | None, int, RecordHeaders]
+"""Topic, value, key, partition (-1: any) and headers of a record."""
+
+
+class RecordBatch(Sequence[ReplayRecord]):
+    """Records of a replay in their order, as an Arrow table with the columns of `ReplayRecord`.
+
+    The table also has `size` (bytes of key and value), and `ord` and `dead_letter`, with which the store finds the rows of
+    the record and of its dead letter again.
+    """
+
+    def __init__(self, table: pyarrow.Table, read_headers: Callable[[str], Headers]) -> None:
+        self.table = table
+        self._read_headers = read_headers
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @overload
+    def __getitem__(self, at: int) -> ReplayRecord: ...
+    @overload
+    def __getitem__(self, at: slice) -> RecordBatch: ...
+    def __getitem__(self, at: int | slice) -> ReplayRecord | RecordBatch:
+        if isinstance(at, slice):
+            first, end, _ = at.indices(len(self))
+            return RecordBatch(self.table.slice(first, max(0, end - first)), self._read_headers)
+        return next(iter(self[at : at + 1]))
+
+    def __iter__(self) -> Iterator[ReplayRecord]:
+        columns = [
+            self._headers if name == "headers" else self._column(name) for name in ReplayRecord._fields
+        ]
+        return map(ReplayRecord._make, zip(*columns, strict=True))
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of all keys and values."""
+        return sum(self._column("size"))
+
+    @cached_property
+    def is_safe(self) -> bool:
+        """Whether every record may be sent without a search on its topic."""
+        return set(self.table["verdict"].unique().to_pylist()) <= {*SAFE_VERDICTS}
+
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self.table["topic"].unique().to_pylist())
+
+    def first(self, count: int, max_bytes: int) -> RecordBatch:
+        """Return the first records, at most `count`, up to `max_bytes`; a single larger record is returned alone."""
+        if len(self) <= count and self.size <= max_bytes:
+            return self
+        end = total = 0
+        for size in self._column("size")[:count]:
+            total += size
+            if end and total > max_bytes:
+                break
+            end += 1
+        return self[:end]
+
+    def produce_rows(self) -> Iterator[ProduceRow]:
+        """Return the records to send: the same ids and headers, the original timestamps in a header."""
+        partitions = [-1 if one is None else one for one in self._column("partition")]
+        headers = self._record_headers()
+        return zip(
+            self._column("topic"),
+            self._column("value"),
+            self._column("key"),
+            partitions,
+            headers,
+            strict=True,
+        )
+
+    def _record_headers(self) -> Iterable[RecordHeaders]:
+        ids, originals = map(parse_id, self._column("message_id")), self._original_timestamps()
+        if not any(given := self._headers):
+            return (  # made one by one: many live objects cost time in Python's garbage collector
+                [(ID_HEADER, id), (ORIGINAL_TIMESTAMP, original)]
+                for id, original in zip(ids, originals, strict=True)
+            )
+        return map(_record_headers, ids, given, originals)
+
+    def _original_timestamps(self) -> Iterator[bytes]:
+        accepted = self._column("accepted_at")
+        given = self.table["timestamp_ms"]
+        if given.null_count == len(given):
+            return (b"%d" % (at * 1000) for at in accepted)
+        return (b"%d" % (ms or at * 1000) for ms, at in zip(given.to_pylist(), accepted, strict=True))
+
+    @property
+    def _headers(self) -> list[Headers]:
+        column = self.table["headers"]
+        if column.null_count == len(column):
+            return [()] * len(column)
+        return [() if text is None else self._read_headers(text) for text in column.to_pylist()]
+
+    def _column(self, name: str) -> list[Any]:
+        return self.table[name].to_pylist()  # type: ignore[no-any-return]
+
+
+def _record_headers(id: bytes, headers: Headers, original: bytes) -> RecordHeaders:
+    if any(name == ORIGINAL_TIMESTAMP for name, _ in headers):
+        return [(ID_HEADER, id), *headers]
+    return [(ID_HEADER, id), *headers, (ORIGINAL_TIMESTAMP, original)]

@@ -1,0 +1,87 @@
+"""The open records of an operation, for its preflight check: as totals by topic, or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from producer_core.store.queries import run
+
+if TYPE_CHECKING:
+    from producer_core.store import Store
+
+_PAGE_SIZE = 50_000
+_READ_LIMIT = 5.0
+"""Seconds for one query of the check. A replay of many records on a busy machine can exceed the usual limit."""
+
+
+class ListedRecord(NamedTuple):
+    """The fields of a dead letter that the check needs.
+
+    `partition` is the requested partition; `value_size` is None for a tombstone.
+    """
+
+    message_id: str
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value_size: int | None
+    accepted_at: float
+    failed_at: float
+
+    @property
+    def size(self) -> int:
+        return (self.value_size or 0) + len(self.key or b"")
+
+
+class TopicTotals(NamedTuple):
+    """The records of a topic, the bytes of their keys and values, the records that request a partition that the topic
+    does not have, and those that are too large."""
+
+    records: int
+    bytes: int
+    lost: int
+    too_large: int
+
+
+class OpenRecords:
+    """The pending records of an operation, read from the store on request."""
+
+    def __init__(self, store: Store, operation_id: str) -> None:
+        self._store = store
+        self._operation_id = operation_id
+
+    def topics(self) -> list[str]:
+        """Return the topics, that of the first record first."""
+        return [
+            row["topic"] for row in self._store.rows("replay_listed_topics", operation=self._operation_id)
+        ]
+
+    def totals(self, topic: str, *, partitions: int | None, max_size: int | None) -> TopicTotals:
+        """Return the totals of a topic with this number of partitions, on which records of up to `max_size` bytes fit.
+
+        None means that the number or the limit is unknown.
+        """
+        with self._store.borrow(limit=_READ_LIMIT):
+            (row,) = self._store.rows(
+                "replay_listed_totals",
+                operation=self._operation_id,
+                topic=topic,
+                partitions=partitions,
+                max_size=max_size,
+            )
+        return TopicTotals(**row)
+
+    def of(self, topic: str) -> Iterator[ListedRecord]:
+        """Yield the records of a topic, read page by page."""
+        after = 0
+        while True:
+            with self._store.borrow(limit=_READ_LIMIT) as connection:
+                rows = run(
+                    connection, "replay_listed", operation=self._operation_id, topic=topic, after=after,
+                    count=_PAGE_SIZE,
+                ).fetchall()  # fmt: skip
+            if not rows:
+                return
+            after = rows[-1][0]
+            yield from (ListedRecord._make(row[1:]) for row in rows)
