@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.exactly_once.transactional_client import (
     ClientStopped,
     TransactionalClient,
@@ -20,7 +20,7 @@ from producer_core.delivery.exactly_once.transactional_transport import transact
 from producer_core.replay.guarantee import TRANSACTIONAL_ID
 from producer_core.replay.supervisor import Supervisor
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 _REST = 2.0
 """Seconds to wait after a failure, doubled after each further failure up to sixteen times."""
