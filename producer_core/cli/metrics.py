@@ -137,7 +137,7 @@ def _serve(scrape: _Scrape, store: Path, port: int, address: str) -> None:
 def _write(text: bytes, target: Path | None) -> None:
     """Print the metrics, or replace the file in one step, because node exporter may read it at any time."""
     if target is None:
-        click.echo(text, nl=False)
+        output.say(text.decode().removesuffix("\n"))
         return
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
