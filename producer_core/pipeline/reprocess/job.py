@@ -101,7 +101,7 @@ def reprocess(
 
     Each dead letter is on its topic exactly once for a `read_committed` reader, whichever workers, drivers and
     brokers are killed. After the driver was killed, call this again with the same selection or the operation's id. A
-    dead letter leaves the DLQ only by its own outcome. `plan` are the options of `replay.plan`: limit, rate (of the
+    dead letter leaves the DLQ based only on its own outcome. `plan` are the options of `replay.plan`: limit, rate (of the
     whole job), canary, stop_percent, stop_last, newer, inconclusive, allow_quarantined, to_cluster, reason. A started
     operation keeps them: with `operation_id` only `rate` may be given, for a paused replay. The session belongs to
     the caller and stays open.

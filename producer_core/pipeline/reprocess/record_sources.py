@@ -1,7 +1,7 @@
 """Import dead letters that are not in the store yet, from an exported file or a dead-letter topic, before a replay.
 
 They are imported as `dlq import` and `dlq fetch` do it, so the import can be repeated and is in the audit log, and
-each dead letter leaves the store only by its own outcome.
+each dead letter leaves the store based only on its own outcome.
 """
 
 from __future__ import annotations
