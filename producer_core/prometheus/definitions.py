@@ -111,7 +111,7 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             "gauge", (), BOTH, "Messages in librdkafka's queue."
         ),
         "producer_core_client_queue_limit_messages": MetricDefinition(
-            "gauge", (), BOTH, "Messages for which librdkafka's queue has room."
+            "gauge", (), BOTH, "Maximum number of messages in librdkafka's queue."
         ),
         "producer_core_stored_dead_letters": MetricDefinition(
             "gauge",
