@@ -95,7 +95,7 @@ def gaps(windows: int, producers: int) -> tuple[str, str]:
     return (
         f" · {plural(windows, 'window')} from {plural(producers, 'producer')} missing",
         f" · {plural(windows, 'one-second window')} of statistics missing from the charts although later ones arrived. "
-        "Producers keep missing windows and send them when the telemetry topic is available; the alert telemetry_lost reports "
+        "Producers keep the missing windows and send them when the telemetry topic is available; the alert telemetry_lost reports "
         "windows that no longer fit into the producer's buffer.",
     )
 

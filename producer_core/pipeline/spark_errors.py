@@ -108,7 +108,7 @@ _TABLE = (
     ),
     _known(
         r"Python worker (?:exited|crashed)|ExecutorLostFailure|Lost executor|worker lost", PipelineError,
-        "Spark lost its workers too often.", "Use --verbose to see the log; they often run out of memory.",
+        "Spark lost its workers too often.", "Use --verbose to see the log; workers often run out of memory.",
     ),
     _known(
         r"SparkContext was shut down|stopped SparkContext|Connection refused.*py4j|Answer from Java side is empty",

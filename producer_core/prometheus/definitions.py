@@ -105,7 +105,7 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             "gauge", (), BOTH, "Messages accepted and not settled."
         ),
         "producer_core_waiting_retry_messages": MetricDefinition(
-            "gauge", (), BOTH, "Messages that wait for their retry."
+            "gauge", (), BOTH, "Messages waiting for a retry."
         ),
         "producer_core_client_queue_messages": MetricDefinition(
             "gauge", (), BOTH, "Messages in librdkafka's queue."

@@ -125,7 +125,8 @@ def _listen(render: Callable[[], bytes], address: str, port: int) -> _Server:
     except (OSError, OverflowError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             raise ConfigError(
-                f"Port {port} on {address} is in use.", fix="Choose another port, or stop its other user."
+                f"Port {port} on {address} is in use.",
+                fix="Choose another port, or stop the process that uses it.",
             ) from error
         raise ConfigError(
             f"The metrics cannot be served on {address}, port {port}: {error}.",

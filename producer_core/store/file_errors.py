@@ -132,7 +132,7 @@ def damaged(path: Path, text: str) -> StoreCorrupt:
 
 def internal(path: Path, text: str) -> StoreError:
     return StoreError(
-        f"DuckDB has an internal error, and did not finish this step on the store {path}: {_first(text)}",
+        f"DuckDB reported an internal error and did not finish this step on the store {path}: {_first(text)}",
         fix="Changes of this step are rolled back. Take a copy with `store snapshot`, and report the error with the version "
         "of producer-core. It is a bug in DuckDB or producer_core.",
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from producer_core.metrics.batch import Batch
 
-_NEW = "The store was replaced by a file without data of this producer. Dead letters stored until now may be missing."
+_NEW = "The store was replaced by a file with no data from this producer. Dead letters stored until now may be missing."
 _OLDER = "The store was replaced by an older copy. Dead letters stored since {} may be missing."
 _SEEN = "SELECT max(seen_at) FROM producers WHERE producer_id = ?"
 

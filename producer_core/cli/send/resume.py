@@ -208,7 +208,7 @@ def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
 def _replaced(before: SendJob, now: SendJob, sent: int) -> str:
     change = "replaced or truncated" if now.size < before.size else "replaced"
     note = f"This file was {change} after an earlier run sent {plural(sent, 'row')} from it to {now.topic}."
-    return note if now.delivery == "exactly_once" else f"{note} This run sends its present rows."
+    return note if now.delivery == "exactly_once" else f"{note} This run sends its current rows."
 
 
 def _sent_again(before: SendJob, now: SendJob, sent: int) -> str:

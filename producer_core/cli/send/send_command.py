@@ -38,7 +38,7 @@ becomes a dead letter with its line number and bytes; its verdict is not_sent. -
 instead.
 
 RESUMING. After a crash, a reboot or Ctrl-C, run the same command again: it resumes the send. A small state file in the
-folder sends records the position. That folder is beside $PRODUCER_CORE_STORE if it is set, else in
+folder "sends" records the position. That folder is beside $PRODUCER_CORE_STORE if it is set, else in
 $XDG_STATE_HOME/producer-core (default ~/.local/state/producer-core); --store does not change it. With another folder,
 the saved position is not found. The command refuses a file or options that have changed; --restart starts over. With
 --delivery exactly_once, a read_committed consumer finds every row once, in order per key; if the state file is lost,
@@ -46,9 +46,9 @@ the command reads the topic instead. With at_least_once (the default), it reads 
 sends none of the rows found there, and reports how many rows may be there twice. On a compacted topic, a row that an
 earlier run may have sent becomes a dead letter if its key has a newer record. A completed command that runs again
 sends the file again and prints a note with at_least_once, and sends nothing with exactly_once. After a completed at_least_once run, a
-file with appended rows is refused without --restart or a --skip of the rows that were sent, and so is exactly_once of
-the same content: rows would be on the topic twice. A replaced file is sent. Standard input and --dedup cannot be
-resumed.
+file with appended rows is refused without --restart or a --skip of the rows that were sent, and so is an exactly_once
+send of the same content: rows would be on the topic twice. A replaced file is sent. Standard input and --dedup cannot
+be resumed.
 
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.

@@ -228,8 +228,8 @@ def _epochs(now: CauseInputs) -> Iterator[CauseFinding]:
             "The idempotent client bumped its epoch.",
             f"This happened {_count(now.epoch_rises, 'time')}: the client lost the sequence of a partition and "
             "recovered.",
-            "Idempotence guarantees order and no duplicates only within an epoch. If it recurs, check messages that "
-            "timed out.",
+            "Idempotence guarantees order and no duplicates only within an epoch. If bumps recur, check messages "
+            "that timed out.",
             setting="delivery_timeout_ms",
             score=45,
         )

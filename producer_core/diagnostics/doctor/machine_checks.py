@@ -101,7 +101,10 @@ def check_java(version: int | None) -> DoctorFinding:
         )  # fmt: skip
     if version < 17:
         return DoctorFinding(
-            "java", "warning", f"Java {version}: the pipeline and `broker start` need 17.", "Install Java 17."
+            "java",
+            "warning",
+            f"Java {version}: the pipeline and `broker start` need 17 or newer.",
+            "Install Java 17.",
         )
     return DoctorFinding("java", "ok", f"Java {version}.")
 

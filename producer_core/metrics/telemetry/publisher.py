@@ -185,7 +185,7 @@ class TelemetryPublisher:
             self._windows.sent(entry.first, entry.sequence)
             if self._logged:
                 self._logged.clear()
-                logger.info(**with_fields("telemetry sent again", topic=self.topic))
+                logger.info(**with_fields("telemetry delivery has recovered", topic=self.topic))
             return
         self._failed(error)
         if error.name() in _PERMANENT_ERRORS:

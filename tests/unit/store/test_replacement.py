@@ -28,7 +28,7 @@ def test_a_store_deleted_under_a_producer_is_reported_once(store, path, caplog):
 
     assert caplog.text.count("the store was replaced") == 1
     (only,) = audited(store)
-    assert only[0] == "doubt" and "a file without data of this producer" in only[1]
+    assert only[0] == "doubt" and "a file with no data from this producer" in only[1]
     assert store.take_replaced("p") == only[1]
     assert store.take_replaced("p") is None
 

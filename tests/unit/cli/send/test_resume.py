@@ -129,7 +129,7 @@ def test_a_replaced_file_is_sent_after_a_complete_at_least_once_run_with_a_note(
 
     assert (start.mode, start.progress.done) == ("new", 0)
     assert start.text == (
-        f"This file was {change} after an earlier run sent 3 rows from it to orders. This run sends its present rows."
+        f"This file was {change} after an earlier run sent 3 rows from it to orders. This run sends its current rows."
     )
 
 

@@ -136,7 +136,7 @@ def test_a_rejected_batch_is_counted_logged_once_with_its_code_and_sent_later(br
             "telemetry not sent: topic=refused, code=TOPIC_AUTHORIZATION_FAILED, "
             "error=Broker: Topic authorization failed",
         ),
-        ("INFO", "telemetry sent again: topic=refused"),
+        ("INFO", "telemetry delivery has recovered: topic=refused"),
     ]
     assert (logged[0].code, logged[0].topic) == ("TOPIC_AUTHORIZATION_FAILED", "refused")
     assert publisher.counts["failed"] == sum(publisher.errors.values()) and publisher.counts["sent"] == 3
