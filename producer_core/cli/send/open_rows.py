@@ -49,7 +49,7 @@ def open_rows(
     nulls: tuple[str, ...] = (),
     delimiter: str | None = None,
 ) -> InputRows:
-    """Open the rows of `path`, or of standard input for None. Decompress gzip, and a zip of one file, while reading.
+    """Open the rows of `path`, or of standard input for None. Decompress gzip, and a zip archive of one file, while reading.
 
     The format is `format`, otherwise Parquet where the first bytes are its magic number, otherwise that of the file
     name's extension (for .gz and .zip, of the file inside). Standard input is JSON lines by default. `skip` leaves

@@ -24,7 +24,7 @@ _HELP = """Send the rows of FILE to TOPIC. Without FILE, or with -, read standar
 
 FORMATS. JSON Lines: one JSON value per line, sent byte for byte; null is the value null, not a tombstone. CSV: a
 header line, then one JSON object per record. Parquet: one JSON object per row; timestamps become ISO 8601, decimals
-text, binary base64. A file may be compressed with gzip, or be a zip of one file.
+text, binary base64. A file may be compressed with gzip, or be a zip archive of one file.
 
 CSV TYPES. By default the whole input is read once to find the type of each column. A column is numeric only if the
 text of every value can be restored from its number: 007, 1e5 and 12345678901234567890123 stay text, and so do
