@@ -318,7 +318,9 @@ class _PublishJob:
         left = max(0, self.total - published - self.found - self.already - self.failed)
         stay = "it remains a dead letter" if published == 1 else "they remain dead letters"
         where = f"; {stay} in this store" if published else ""
-        sentences = [f"Published {plural(published, 'dead letter')}{_counts_by_topic(self.published)}{where}."]
+        sentences = [
+            f"Published {plural(published, 'dead letter')}{_counts_by_topic(self.published)}{where}."
+        ]
         if self.found:
             sentences.append(f"{self.found:,} already published by an interrupted run.")
         if self.already:
