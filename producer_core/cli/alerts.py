@@ -26,7 +26,7 @@ def alerts() -> None:
     An alert fires once when its condition begins and resolves once when it ends. One process per store evaluates
     alerts: a producer, the dashboard, or "alerts run". A TOML file defines additional rules and the routes for
     notifications: $PRODUCER_CORE_ALERTS, or else alerts.toml beside the store. Without a file, the built-in rules
-    apply, and $PRODUCER_CORE_ALERT_WEBHOOK is the address of a webhook.
+    apply, and $PRODUCER_CORE_ALERT_WEBHOOK is the URL of a webhook.
 
     \b
       producer-core alerts list                                   # firing alerts

@@ -117,10 +117,10 @@ def dashboard(
       producer-core dashboard --store fleet.duckdb --port 9000
       producer-core dashboard password ada
 
-    The page waits for the store if it does not exist. A running producer on the same store executes the replays that
-    start here, so the dashboard needs no credentials. If PRODUCER_CORE_CONFIG names a file of client settings (Java
-    properties or JSON, with bootstrap.servers), the dashboard executes replays too. It evaluates alerts and sends their
-    notifications while it runs.
+    The page waits for the store if it does not exist. A running producer on the same store executes the replays
+    started here, so the dashboard needs no credentials. If PRODUCER_CORE_CONFIG names a file of client settings (Java
+    properties or JSON, with bootstrap.servers), the dashboard executes replays too. It evaluates alerts and sends
+    their notifications while it runs.
 
     Access from other machines requires sign-in: "dashboard password NAME" prints the line for .streamlit/secrets.toml.
     """

@@ -27,7 +27,7 @@ header line, then one JSON object per record. Parquet: one JSON object per row; 
 text, binary base64. A file may be compressed with gzip, or be a zip archive of one file.
 
 CSV TYPES. By default the whole input is read once to find the type of each column. A column is numeric only if the
-text of every value can be restored from its number: 007, 1e5 and 12345678901234567890123 stay text, and so do
+text of every value can be reproduced from its number: 007, 1e5 and 12345678901234567890123 stay text, and so do
 versions (1.9, 1.10); prices (12.50, 3.00) are numbers. An empty field is null; so is NA, NaN or null in a column of
 numbers, booleans or timestamps. true and false are booleans; 2013-01-01 05:00:00 is sent with the T of ISO 8601. --types
 value types each field separately, so that standard input is sent as it arrives; --types text keeps every field as
