@@ -123,9 +123,18 @@ def test_the_wheel_has_complete_metadata(files):
     )
     assert f"{DIST}/licenses/LICENSE" in files
     assert about.get_payload().startswith("# producer_core")
-    assert {"redis", "dashboard", "oidc", "notebook", "simulate", "broker", "spark", "run", "all"} == set(
-        about.get_all("Provides-Extra")
-    )
+    assert {
+        "redis",
+        "dashboard",
+        "oidc",
+        "notebook",
+        "simulate",
+        "broker",
+        "spark",
+        "prometheus",
+        "run",
+        "all",
+    } == set(about.get_all("Provides-Extra"))
 
 
 def test_the_wheel_declares_its_command_and_entry_points(files):

@@ -69,9 +69,11 @@ class NoticeRecorder(Hook):
 
 @contextlib.contextmanager
 def sender(cluster, user, *, recorder=None, servers=None, **config):
+    """Open a producer with the settings of this user; a setting of None is removed."""
+    settings = {**cluster.security.settings(user), **config}
     with ReliableKafkaProducer(
         servers or cluster.bootstrap_servers,
-        {**cluster.security.settings(user), **config},
+        {name: value for name, value in settings.items() if value is not None},
         RetryConfig(max_retries=0),
         store=None,
         hooks=[recorder] if recorder else [],
@@ -193,7 +195,10 @@ def test_messages_are_not_sent_when_the_connection_is_rejected(secured, topic, c
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT", "SSL"])
 def test_a_wrong_security_protocol_is_reported_as_the_likely_cause(secured, topic, protocol, kcat):
     recorder = NoticeRecorder()
-    with sender(secured, "app", recorder=recorder, **{"security.protocol": protocol}) as producer:
+    wrong = {"security.protocol": protocol}
+    if not protocol.startswith("SASL"):
+        wrong["sasl.mechanism"] = None
+    with sender(secured, "app", recorder=recorder, **wrong) as producer:
         producer.send_message(topic, b"1")
         (notice,) = eventually(lambda: recorder.of("connection_lost"), timeout=TIMEOUT_S)
         assert "security_protocol" in notice.text
