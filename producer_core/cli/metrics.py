@@ -16,7 +16,7 @@ from producer_core.cli.lazy_group import Failed
 from producer_core.errors import ProducerError
 
 if TYPE_CHECKING:
-    from producer_core.prometheus import StoreCollector
+    from producer_core.producer.prometheus import StoreCollector
 
 
 @click.group(short_help="Serve metrics to Prometheus.")
@@ -75,7 +75,7 @@ def serve(
     with .prom.
     """
     _require_package()
-    from producer_core.prometheus import StoreCollector
+    from producer_core.producer.prometheus import StoreCollector
     from producer_core.store import Store
 
     if target is not None and not once:
@@ -125,7 +125,7 @@ class _Scrape:
 
 def _serve(scrape: _Scrape, store: Path, port: int, address: str) -> None:
     from producer_core._internal.stop_signal import StopSignal
-    from producer_core.prometheus.server import MetricsServer
+    from producer_core.producer.prometheus.server import MetricsServer
 
     stop = StopSignal()
     scrape.reports = True

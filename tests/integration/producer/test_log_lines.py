@@ -52,7 +52,7 @@ def test_a_blocked_handler_of_librdkafkas_own_log_delays_no_delivery(broker, mon
     log, blocked = logging.getLogger("producer_core._internal.librdkafka"), Lines()
     monkeypatch.setattr(log, "handlers", [blocked])
     monkeypatch.setattr(log, "level", logging.DEBUG)
-    log.manager._clear_cache()
+    log.manager._clear_cache()  # type: ignore[attr-defined]
     blocked.free.clear()
     producer = make(broker, debug="broker")
     try:
@@ -63,5 +63,5 @@ def test_a_blocked_handler_of_librdkafkas_own_log_delays_no_delivery(broker, mon
         blocked.free.set()
         producer.close()
         monkeypatch.undo()
-        log.manager._clear_cache()
+        log.manager._clear_cache()  # type: ignore[attr-defined]
     assert eventually(lambda: blocked.records)

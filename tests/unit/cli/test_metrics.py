@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core.cli import main
-from producer_core.prometheus.server import MetricsServer
+from producer_core.producer.prometheus.server import MetricsServer
 from producer_core.store import Batch, StatisticsRow, Store
 from tests.fixtures.pages import producer
 

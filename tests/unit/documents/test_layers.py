@@ -22,7 +22,7 @@ brokers delivery store
 alerts testing
 dlq
 diagnostics replay
-pipeline producer prometheus
+pipeline producer
 simulate
 cli
 __main__

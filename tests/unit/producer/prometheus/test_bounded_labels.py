@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producer_core.prometheus.bounded_labels import BoundedLabels
+from producer_core.producer.prometheus.bounded_labels import BoundedLabels
 
 
 def test_the_first_values_have_a_label_of_their_own_and_the_rest_share_one():

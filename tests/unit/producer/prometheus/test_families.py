@@ -6,9 +6,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from producer_core.metrics.histogram import bucket_of
-from producer_core.prometheus.definitions import METRICS
-from producer_core.prometheus.families import Families
-from producer_core.prometheus.readings import (
+from producer_core.producer.prometheus.definitions import METRICS
+from producer_core.producer.prometheus.families import Families
+from producer_core.producer.prometheus.readings import (
     BrokerReading,
     DeadLetters,
     FailedAttempts,

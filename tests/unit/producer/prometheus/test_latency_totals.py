@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.prometheus.latency_totals import LatencyTotals
+from producer_core.producer.prometheus.latency_totals import LatencyTotals
 from producer_core.store import Batch, LatencyRow, Store
 from tests.unit.store.test_retention import DAY, HOUR, NOW, fill
 

@@ -15,8 +15,8 @@ from producer_core.dlq import DeadLetterQueue
 from producer_core.errors import ConfigError
 from producer_core.metrics.batch import KINDS, BrokerRow, ClientRow
 from producer_core.metrics.client_stats import ClientStats
-from producer_core.prometheus.families import TOPICS, Families
-from producer_core.prometheus.readings import (
+from producer_core.producer.prometheus.families import TOPICS, Families
+from producer_core.producer.prometheus.readings import (
     BrokerReading,
     ClientReading,
     DeadLetters,
@@ -28,7 +28,7 @@ from producer_core.prometheus.readings import (
     add,
     sum_by_label,
 )
-from producer_core.prometheus.server import LOOPBACK, MetricsServer
+from producer_core.producer.prometheus.server import LOOPBACK, MetricsServer
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -88,14 +88,14 @@ class ProducerCollector(Collector):
             raise ConfigError("No producer was given.", fix="Pass the producers whose metrics are collected.")
         self._lock = threading.Lock()  # guards the fields below
         self._families = Families(topics=topics)
-        self._sources: list[_Source] = []
+        self._sources: list[_ProducerSource] = []
         for producer in producers:
             self.add(producer)
 
     def add(self, producer: MeasuredProducer) -> None:
         """Collect the metrics of another producer of this process too."""
         with self._lock:
-            self._sources.append(_Source(producer))
+            self._sources.append(_ProducerSource(producer))
 
     def collect(self) -> Iterator[Metric]:
         """Return the metric families of the producers at this moment."""
@@ -107,7 +107,7 @@ class ProducerCollector(Collector):
         return iter(())
 
 
-class _Source:
+class _ProducerSource:
     """A producer, and the totals of its Kafka client since this object was created."""
 
     def __init__(self, producer: MeasuredProducer) -> None:
@@ -128,7 +128,7 @@ class _Source:
         self.brokers = sum_by_label(BrokerReading, items)
 
 
-def _read(sources: Sequence[_Source]) -> Reading:
+def _read(sources: Sequence[_ProducerSource]) -> Reading:
     for source in sources:
         source.take()
     producers = [source.producer for source in sources]

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreCorrupt, StoreUnavailable
 from producer_core.metrics.batch import KINDS
-from producer_core.prometheus import StoreCollector
-from producer_core.prometheus.store_reading import read
+from producer_core.producer.prometheus import StoreCollector
+from producer_core.producer.prometheus.store_reading import read
 from producer_core.store import Batch, BrokerRow, ClientRow, ErrorRow, LatencyRow, StatisticsRow, Store
 from tests.fixtures.dead_letters import dead_letter
 from tests.fixtures.pages import producer

@@ -10,8 +10,8 @@ except ModuleNotFoundError as error:
         "Metrics for Prometheus need: pip install 'producer-core[prometheus]'", name=error.name
     ) from error
 
-from producer_core.prometheus.process_reading import ProducerCollector, start_metrics_server
-from producer_core.prometheus.server import MetricsServer
-from producer_core.prometheus.store_reading import StoreCollector
+from producer_core.producer.prometheus.process_reading import ProducerCollector, start_metrics_server
+from producer_core.producer.prometheus.server import MetricsServer
+from producer_core.producer.prometheus.store_reading import StoreCollector
 
 __all__ = ["MetricsServer", "ProducerCollector", "StoreCollector", "start_metrics_server"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core.metrics.histogram import Histogram, bucket_of, upper_bound
-from producer_core.prometheus.buckets import BOUNDARIES, fold
+from producer_core.producer.prometheus.buckets import BOUNDARIES, fold
 
 LATENCIES = st.lists(st.floats(1e-7, 60.0), max_size=60)
 

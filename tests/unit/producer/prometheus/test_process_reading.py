@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.errors import ConfigError, StoreLocked
-from producer_core.prometheus import ProducerCollector, StoreCollector, start_metrics_server
-from producer_core.prometheus.definitions import METRICS
+from producer_core.producer.prometheus import ProducerCollector, StoreCollector, start_metrics_server
+from producer_core.producer.prometheus.definitions import METRICS
 from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
 from tests.support import eventually
@@ -214,14 +214,14 @@ def test_a_producer_that_is_not_measured_does_not_import_the_client_library():
         "import sys, producer_core\n"
         "from producer_core.testing import InMemoryTransport\n"
         "producer_core.ReliableKafkaProducer(store=None, transport=InMemoryTransport).close()\n"
-        "assert 'prometheus_client' not in sys.modules and 'producer_core.prometheus' not in sys.modules"
+        "assert 'prometheus_client' not in sys.modules and 'producer_core.producer.prometheus' not in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
 @pytest.mark.slow
 def test_a_missing_client_library_is_reported_with_the_extra():
-    code = "import sys; sys.modules['prometheus_client'] = None; import producer_core.prometheus"
+    code = "import sys; sys.modules['prometheus_client'] = None; import producer_core.producer.prometheus"
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 

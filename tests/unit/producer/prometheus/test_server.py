@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from producer_core.errors import ConfigError, StoreLocked
-from producer_core.prometheus.server import MetricsServer
+from producer_core.producer.prometheus.server import MetricsServer
 
 
 def request(server, path="/metrics", method="GET"):

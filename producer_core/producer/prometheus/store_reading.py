@@ -11,9 +11,9 @@ from prometheus_client.registry import Collector
 
 from producer_core._internal.read_activity import unattended
 from producer_core.metrics.heartbeat import ALIVE
-from producer_core.prometheus.families import TOPICS, Families
-from producer_core.prometheus.latency_totals import LatencyTotals
-from producer_core.prometheus.readings import (
+from producer_core.producer.prometheus.families import TOPICS, Families
+from producer_core.producer.prometheus.latency_totals import LatencyTotals
+from producer_core.producer.prometheus.readings import (
     BrokerReading,
     ClientReading,
     DeadLetters,

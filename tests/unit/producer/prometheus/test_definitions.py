@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from producer_core.prometheus.definitions import METRICS
-from producer_core.prometheus.families import TOPICS
+from producer_core.producer.prometheus.definitions import METRICS
+from producer_core.producer.prometheus.families import TOPICS
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "metrics.md").read_text()

@@ -16,10 +16,10 @@ from prometheus_client.metrics_core import (
 from prometheus_client.utils import floatToGoString
 
 from producer_core import __version__
-from producer_core.prometheus.bounded_labels import BoundedLabels
-from producer_core.prometheus.buckets import BOUNDARIES, fold
-from producer_core.prometheus.definitions import FIXED, METRICS
-from producer_core.prometheus.readings import BrokerReading, Reading, TopicReading, sum_by_label
+from producer_core.producer.prometheus.bounded_labels import BoundedLabels
+from producer_core.producer.prometheus.buckets import BOUNDARIES, fold
+from producer_core.producer.prometheus.definitions import FIXED, METRICS
+from producer_core.producer.prometheus.readings import BrokerReading, Reading, TopicReading, sum_by_label
 
 TOPICS = 200
 """Topics with a label of their own, unless the caller chooses another number."""
