@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -13,9 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ConfigError, ProducerError
 
-logger = logging.getLogger(__name__)
+logger = queued_logger(__name__)
 
 PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
