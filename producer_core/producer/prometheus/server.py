@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -83,7 +84,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log an error of an answer; a client that disconnects is none."""
-        logger.debug("metrics request failed", exc_info=True)
+        logger.debug(**with_fields("metrics request failed", error=str(sys.exc_info()[1])))
 
 
 class _Handler(BaseHTTPRequestHandler):
