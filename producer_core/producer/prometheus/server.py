@@ -83,7 +83,7 @@ class _Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log an error of an answer; a client that disconnects is none."""
+        """Log a failed request at DEBUG: usually, the client has disconnected."""
         logger.debug(**with_fields("metrics request failed", error=str(sys.exc_info()[1])))
 
 
