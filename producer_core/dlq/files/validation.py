@@ -9,14 +9,11 @@ from typing import Any, get_args
 
 from producer_core._internal.plural import plural
 from producer_core.dlq.files.record import Record
-from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter, Kind, State, Verdict
+from producer_core.dlq.imported_verdict import imported_verdict
+from producer_core.events import Attempt, DeadLetter, Kind, State, Verdict
 from producer_core.messages import id_text, parse_id
 
 EXPORTED_IN_REPLAY = "It was exported during a replay, so it may be on its topic."
-IMPORTED = (
-    "The verdict at the export was {verdict}: {reason} The message may have been replayed since, so a replay first looks "
-    "for its id on the topic."
-)
 
 _MAX_TIME = 1e15
 """Seconds from 1970. Later times are invalid, and the store cannot convert them to hours."""
@@ -58,16 +55,15 @@ def imported_record(record: Record) -> ImportedRecord:
         dead_letter = replace(
             dead_letter, state="dead", verdict="possibly_persisted", verdict_reason=EXPORTED_IN_REPLAY
         )
-    elif _may_be_replayed(dead_letter) and dead_letter.verdict in SAFE_VERDICTS:
-        reason = IMPORTED.format(verdict=dead_letter.verdict, reason=dead_letter.verdict_reason)
-        dead_letter = replace(dead_letter, verdict="possibly_persisted", verdict_reason=reason)
+    else:
+        verdict, reason = imported_verdict(
+            dead_letter.verdict, dead_letter.verdict_reason, decided="the export",
+            may_be_replayed=dead_letter.replayable and dead_letter.state in ("dead", "archived"),
+        )  # fmt: skip
+        dead_letter = replace(dead_letter, verdict=verdict, verdict_reason=reason)
     return ImportedRecord(
         dead_letter, record["value_size"], record["landed_partition"], record["landed_offset"], was_replaying
     )
-
-
-def _may_be_replayed(dead_letter: DeadLetter) -> bool:
-    return dead_letter.replayable and dead_letter.state in ("dead", "archived")
 
 
 def _check_body(record: Record) -> None:

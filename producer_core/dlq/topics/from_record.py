@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 import orjson
 
+from producer_core.dlq.imported_verdict import imported_verdict
 from producer_core.dlq.topics.header_values import shown
 from producer_core.dlq.topics.origin import GENERATION, NAMES, OPERATION_ID, Headers, RecordOrigin
 from producer_core.dlq.topics.read_headers import read
-from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter, Kind, Verdict
+from producer_core.events import Attempt, DeadLetter, Kind, Verdict
 from producer_core.kafka.classify import fingerprint
 from producer_core.messages import id_bytes, id_text, parse_id, record_id
 
@@ -154,12 +155,7 @@ def _verdict(origin: RecordOrigin, source_topic: SourceTopic, *, replayable: boo
         case "producer_core":
             verdict = _one_of(Verdict, origin.verdict, "possibly_persisted")
             reason = origin.verdict_reason or "The headers contain no reason."
-            if verdict not in SAFE_VERDICTS or not replayable:
-                return verdict, reason
-            return "possibly_persisted", (
-                f"The verdict at publication was {verdict}: {reason} The message may have been replayed since, so a "
-                "replay first looks for its id on the topic."
-            )
+            return imported_verdict(verdict, reason, decided="publication", may_be_replayed=replayable)
         case None:
             return (
                 "possibly_persisted",
