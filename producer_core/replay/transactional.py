@@ -145,25 +145,26 @@ class TransactionalReplay:
                 return self._recover({}, may_have_committed=True)
             if self._limit < self._most:
                 self._queue.to_rows()
-            if self._queue.has_only_columns:
-                return self._transact_batch(self._queue.next_columns(self._limit))
-            if self._queue:
-                return self._transact(self._queue.next_rows(self._limit))
-            self._client.wait(seconds)
-            return []
+            if not self._queue:
+                self._client.wait(seconds)
+                return []
+            try:
+                return self._transact_next()
+            except TransactionFailed as error:
+                failed = error.with_traceback(None)
+            return self._after_failure(failed)
         except ClientStopped:
             raise Interrupted from None
 
+    def _transact_next(self) -> list[RecordOutcome] | AcknowledgedBatch:
+        if self._queue.has_only_columns:
+            return self._transact_batch(self._queue.next_columns(self._limit))
+        return self._transact(self._queue.next_rows(self._limit))
+
     def _transact_batch(self, batch: RecordBatch) -> list[RecordOutcome] | AcknowledgedBatch:
-        """Send one transaction of columns. Records that did not commit are handled one by one."""
+        """Send one transaction of columns. After a failure, its records are handled one by one."""
         self._unknown = batch
-        failed: TransactionFailed | None = None
-        try:
-            reports = self._client.live.transact_batch(batch, self._client.deadline())
-        except TransactionFailed as error:
-            failed = error.with_traceback(None)
-        if failed is not None:
-            return self._after_failure(failed)
+        reports = self._client.live.transact_batch(batch, self._client.deadline())
         self._unknown = []
         self._client.committed()
         self._topics.raise_to_reports(batch, reports)
@@ -186,13 +187,7 @@ class TransactionalReplay:
     def _transact(self, batch: list[ReplayRecord]) -> list[RecordOutcome]:
         self._unknown = batch
         deliveries = list(map(delivery_of, batch))
-        failed: TransactionFailed | None = None
-        try:
-            reports, refused = self._client.live.transact(deliveries, self._client.deadline())
-        except TransactionFailed as error:
-            failed = error.with_traceback(None)
-        if failed is not None:
-            return self._after_failure(failed)
+        reports, refused = self._client.live.transact(deliveries, self._client.deadline())
         self._unknown = []
         self._client.committed()
         self._limit = min(self._most, self._limit * 2)

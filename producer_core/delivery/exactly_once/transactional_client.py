@@ -151,19 +151,11 @@ class TransactionalClient:
         return reports
 
     def _produce_batch(self, batch: RecordBatch, reports: BatchReports, deadline: float) -> None:
-        produce, received, partial = self._client.produce, reports.receive, functools.partial
+        pass_on, received, partial = self._pass_on, reports.receive, functools.partial
         for row, (topic, value, key, partition, headers) in enumerate(batch.produce_rows()):
-            while True:
-                try:
-                    produce(topic, value, key, partition, partial(received, row), None, 0, headers)
-                    break
-                except BufferError:
-                    self._progress(deadline)
-                except KafkaException as error:
-                    if not is_permanent_rejection(error.args[0]):
-                        raise
-                    reports.reject(row, error.args[0])
-                    break
+            error = pass_on(deadline, topic, value, key, partition, partial(received, row), None, 0, headers)
+            if error is not None:
+                reports.reject(row, error)
 
     def _await_batch(self, reports: BatchReports, deadline: float) -> None:
         while reports.missing:
@@ -177,26 +169,34 @@ class TransactionalClient:
             raise KafkaException(_MISSING_OFFSET)
 
     def _produce(self, deliveries: Sequence[Delivery], deadline: float) -> list[Report]:
-        produce = self._client.produce
         rejected: list[Report] = []
         for delivery in deliveries:
             on_report = functools.partial(self._on_report, delivery)
-            while True:
-                try:
-                    # Positional, as in KafkaTransport: topic, value, key, partition, callback, unused, timestamp, headers.
-                    produce(
-                        delivery.topic, delivery.value, delivery.key, delivery.partition, on_report, None,
-                        delivery.placement.timestamp_ms, delivery.record_headers,
-                    )  # fmt: skip
-                    break
-                except BufferError:
-                    self._progress(deadline)
-                except KafkaException as error:
-                    if not is_permanent_rejection(error.args[0]):
-                        raise
-                    rejected.append((delivery, error.args[0], None))
-                    break
+            error = self._pass_on(
+                deadline, delivery.topic, delivery.value, delivery.key, delivery.partition, on_report, None,
+                delivery.placement.timestamp_ms, delivery.record_headers,
+            )  # fmt: skip
+            if error is not None:
+                rejected.append((delivery, error, None))
         return rejected
+
+    def _pass_on(self, deadline: float, *record: Any) -> KafkaError | None:
+        """Pass a record to the client, and wait for room in its queue. Return the error of a record that it rejects.
+
+        Positional, as in KafkaTransport: topic, value, key, partition, callback, unused, timestamp, headers.
+        """
+        while True:
+            try:
+                self._client.produce(*record)
+            except BufferError:
+                self._progress(deadline)
+            except KafkaException as error:
+                if not is_permanent_rejection(error.args[0]):
+                    raise
+                rejection: KafkaError = error.args[0]
+                return rejection
+            else:
+                return None
 
     def _on_report(self, delivery: Delivery, error: KafkaError | None, message: Any) -> None:
         self._reports.append((delivery, error, message))
