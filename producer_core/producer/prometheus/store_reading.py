@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
@@ -23,10 +23,8 @@ from producer_core.producer.prometheus.readings import (
     StoreReading,
     TopicReading,
 )
-from producer_core.store.queries import run
 
 if TYPE_CHECKING:
-    import duckdb
     from prometheus_client.metrics_core import Metric
 
     from producer_core.store import Store
@@ -67,42 +65,32 @@ def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Re
     The read does not count as a person's: it does not make producers write every second.
     """
     with unattended(), store.borrow(timeout=_WAIT_S, limit=_QUERIES_S) as connection:
-        (producers,) = _rows(connection, "metric_producers", alive_since=now - ALIVE)
+        (producers,) = store.rows("metric_producers", alive_since=now - ALIVE)
         heartbeat_at = producers.pop("heartbeat_at")
-        (client,) = _rows(connection, "metric_client")
+        (client,) = store.rows("metric_client")
         return Reading(
-            topics=_topics(connection, (latencies or LatencyTotals()).read(connection, now)),
-            failed_attempts=_failed_attempts(connection),
+            topics=_topics(store, (latencies or LatencyTotals()).read(connection, now)),
+            failed_attempts=_failed_attempts(store),
             client=ClientReading(**client),
-            brokers={
-                row.pop("broker_id"): BrokerReading(**row) for row in _rows(connection, "metric_brokers")
-            },
+            brokers={row.pop("broker_id"): BrokerReading(**row) for row in store.rows("metric_brokers")},
             producers=ProducersReading(**producers),
-            dead_letters=_dead_letters(connection),
+            dead_letters=_dead_letters(store),
             store=StoreReading(store.path.stat().st_size, heartbeat_at),
         )
 
 
-def _topics(
-    connection: duckdb.DuckDBPyConnection, histograms: Mapping[str, Mapping[int, int]]
-) -> Mapping[str, TopicReading]:
-    rows = _rows(connection, "metric_topics")
+def _topics(store: Store, histograms: Mapping[str, Mapping[int, int]]) -> Mapping[str, TopicReading]:
+    rows = store.rows("metric_topics")
     return {
         (topic := row.pop("topic")): TopicReading(buckets=histograms.get(topic, {}), **row) for row in rows
     }
 
 
-def _failed_attempts(connection: duckdb.DuckDBPyConnection) -> Mapping[FailedAttempts, int]:
-    rows = _rows(connection, "metric_failed_attempts")
+def _failed_attempts(store: Store) -> Mapping[FailedAttempts, int]:
+    rows = store.rows("metric_failed_attempts")
     return {FailedAttempts(row["topic"], row["code"]): row["count"] for row in rows}
 
 
-def _dead_letters(connection: duckdb.DuckDBPyConnection) -> Mapping[DeadLetters, int]:
-    rows = _rows(connection, "metric_dead_letters")
+def _dead_letters(store: Store) -> Mapping[DeadLetters, int]:
+    rows = store.rows("metric_dead_letters")
     return {DeadLetters(*(row[name] for name in DeadLetters._fields)): row["count"] for row in rows}
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, name: str, **params: Any) -> list[dict[str, Any]]:
-    found = run(connection, name, **params)
-    names = [column[0] for column in found.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]

@@ -1,4 +1,4 @@
-"""Histograms that are remembered equal those that are read anew, whatever happens to the rows."""
+"""Histograms that are remembered equal those of a full read, whatever happens to the rows."""
 
 from __future__ import annotations
 
