@@ -24,6 +24,9 @@ _NEVER_LEFT_ADVICE = (
     "The message never left the client: it is safe to send again. Check bootstrap.servers, the network and the "
     "security settings if no broker was connected."
 )
+_OF_WHOLE_TOPIC = frozenset({"TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"})
+"""Codes that librdkafka gives to every waiting message of a topic (rd_kafka_topic_set_error, rd_kafka_topic_set_notexists),
+even to one that waits for its retry after an ambiguous response."""
 _BACKOFF_SHARE = 0.8
 """librdkafka waits at least this share of retry.backoff.ms before a second transmission (its jitter is 20%)."""
 
@@ -125,7 +128,8 @@ def judge(
     `assigned` is true when the report names a partition (`message.partition()` is not None). A message without one was
     never in a broker's queue, and librdkafka never removes an assigned partition (rd_kafka_msg_partitioner).
 
-    The verdict is `rejected` only when the message came back before librdkafka could have sent it a second time.
+    The verdict is `rejected` only when the message came back before librdkafka could have sent it a second time, with a
+    code that only the response to its own transmission can have.
     `latency` is in seconds from the earliest possible transmission to the report. A code alone proves nothing, because
     the library retries internally, and an earlier transmission may have been written. All its retries go through
     rd_kafka_retry_msgq, which waits at least 0.8 x retry.backoff.ms. The same applies to the library's local codes: a
@@ -143,6 +147,12 @@ def judge(
         return (
             "possibly_persisted",
             f"{failure.meaning.rstrip('.')} ({failure.code}). The broker may have the message.",
+        )
+    if failure.code in _OF_WHOLE_TOPIC:
+        return (
+            "possibly_persisted",
+            f"The broker rejected the topic ({failure.code}), and the client failed all its waiting messages. An earlier "
+            "transmission may have been written.",
         )
     if latency is not None and latency < _BACKOFF_SHARE * retry_backoff:
         return "rejected", f"The broker rejected the message's only transmission ({failure.code})."

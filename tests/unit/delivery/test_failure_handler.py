@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 import pytest
 from confluent_kafka import KafkaError
@@ -100,6 +101,26 @@ def test_without_statistics_a_rejection_is_possibly_persisted_at_once(interval_m
             message_id = producer.send_message("refunds", {"n": 1})
             producer.flush(30)
             assert producer.dlq.get(message_id).verdict == "possibly_persisted"
+
+
+@pytest.mark.slow
+def test_a_rejection_of_the_topic_does_not_prove_that_a_waiting_message_was_not_written():
+    """With real librdkafka. The message waits for its retry when another request of its topic is rejected."""
+    with embedded.start(topics={"orders": 2}) as broker:
+        config = {"linger_ms": 0}
+        with ReliableKafkaProducer(broker.bootstrap_servers, config, store=None) as producer:
+            for number in (0, 1):
+                producer.send_message("orders", b"warm", partition=number)
+            producer.flush(10)
+            broker.fail_next("orders", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", 1)
+            broker.fail_next("orders", "TOPIC_AUTHORIZATION_FAILED", 20)
+            first = producer.send_message("orders", b"1", partition=0)
+            threading.Event().wait(0.1)  # the response to the first arrives; its retry is due after 0.5 s
+            producer.send_message("orders", b"2", partition=1)
+            producer.flush(20)
+
+            dead_letter = producer.dlq.get(first)
+    assert (dead_letter.code, dead_letter.verdict) == ("TOPIC_AUTHORIZATION_FAILED", "possibly_persisted")
 
 
 def test_close_turns_unsettled_messages_into_dead_letters():

@@ -270,7 +270,7 @@ def test_a_rejection_is_proof_only_without_a_disconnect_since(disconnected, verd
     producer.send_message("orders", b"1", "a", on_delivery=reports.append)
     eventually(lambda: transport.held)
     transport.blind = True
-    transport.release(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    transport.release(KafkaError.POLICY_VIOLATION)
     eventually(lambda: producer._engine._failure_handler._awaiting_statistics)
     assert not reports
     transport.disconnects += disconnected

@@ -79,6 +79,15 @@ def test_a_message_that_may_be_on_the_log_is_possibly_persisted(code):
     assert judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)[0] == "possibly_persisted"
 
 
+@pytest.mark.parametrize("code", ["TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"])
+def test_a_code_of_the_whole_topic_is_no_proof(code):
+    """librdkafka gives it to messages that wait for their retry, too."""
+    verdict, reason = judge(failure_of(code), latency=0.0, retry_backoff=BACKOFF)
+
+    assert verdict == "possibly_persisted"
+    assert reason.startswith(f"The broker rejected the topic ({code}), ")
+
+
 @pytest.mark.parametrize(
     "code",
     [
