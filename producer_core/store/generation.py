@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from producer_core._internal import private_files
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
-from producer_core.events import SAFE_VERDICTS
-from producer_core.store import dead_letter_counts
+from producer_core.store import safe_verdicts
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 logger = queued_logger(__name__)
 
 RESTORED = "The store was restored from a copy, and a replay after that copy may have written this message."
-_SAFE_ROWS = f"""
-SELECT rowid FROM dead_letters
-WHERE state NOT IN ('replayed', 'landed', 'purged') AND replayable AND verdict IN {SAFE_VERDICTS}"""
 
 
 def is_restored(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
@@ -35,18 +31,10 @@ def is_restored(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
 
 
 def revoke_safe_verdicts(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Change safe verdicts to `possibly_persisted`, within the caller's transaction; return their number.
-
-    The topic is then probed for these messages before a resend, as after any ambiguous failure.
-    """
-    with dead_letter_counts.in_place(connection, _SAFE_ROWS):
-        changed = connection.execute(
-            "UPDATE dead_letters SET verdict = 'possibly_persisted', verdict_reason = concat(?, ' Previously: ', verdict_reason)"
-            " WHERE rowid IN (SELECT place FROM changed_places)",
-            [RESTORED],
-        ).fetchone()
+    """Revoke all safe verdicts, within the caller's transaction; return their number."""
+    changed = safe_verdicts.revoke(connection, RESTORED)
     _write(connection, path, max(_number(connection), _file_number(path)) + 1)
-    return int(changed[0]) if changed else 0
+    return changed
 
 
 def begin_replay(connection: duckdb.DuckDBPyConnection, path: Path) -> int:

@@ -55,7 +55,8 @@ def export(
     The file appears only when it is complete; the command reports dead letters that changed in the meantime. The
     manifest (TARGET.manifest.json) contains counts, the selection, a SHA-256, the operator and the time. The audit
     log records the export. The dead letters stay in this store. If you import them elsewhere, archive them in one of
-    the stores, so that they are not replayed twice.
+    the stores, so that they are not replayed twice. After an export that can be imported, a replay from this store
+    looks for each of them on its topic first.
 
     In CSV, a cell that a spreadsheet could read as a formula begins with ' (remove it to get the text). A null
     is unquoted; an empty string is quoted.

@@ -19,11 +19,14 @@ from producer_core.dlq.files.record import Record, record_of
 from producer_core.dlq.files.selection import FrozenSelection
 from producer_core.dlq.files.writers import WRITERS, RecordWriter
 from producer_core.errors import StoreError, TransferError
+from producer_core.store import safe_verdicts
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.dlq.files.atomic_file import AtomicFile
     from producer_core.store import Store
+
+EXPORTED = "The message was exported, and another store may have replayed it."
 
 
 def export(
@@ -44,8 +47,9 @@ def export(
     The file gets its name once it is complete; the manifest is published first, so that no file is without one. The
     file name decides the format. Parquet and JSON Lines have all bytes and can be imported, unless `masked` is set. CSV
     is masked unless `masked=False` and cannot be imported. Memory use does not grow with the number of dead letters.
-    `progress` gets the number done and the total. An audit row is written, even for a failed export. Raise
-    TransferError or StoreError on failure.
+    `progress` gets the number done and the total. An audit row is written, even for a failed export. After an export that
+    can be imported, no verdict of these dead letters says that a resend is safe. Raise TransferError or StoreError on
+    failure.
     """
     target = Path(target)
     file_format = format_of(target, format)
@@ -100,10 +104,19 @@ class _ExportJob:
             with atomic_file(manifest_path(self.target)) as manifest_file:
                 manifest_file.write(manifest.to_json())
                 manifest_file.sync()
+                self._revoke_safe_verdicts(where)
                 self.audit(manifest.rows, f"{manifest.text} sha256 {manifest.sha256}")
                 manifest_file.publish()
             file.publish()
         return manifest
+
+    def _revoke_safe_verdicts(self, where: DeadLetterFilter) -> None:
+        """Another store can import the file and replay the dead letters, so none here is safe to resend any more."""
+        if self.masked or self.format == "csv":
+            return
+        sql, values = where.where()
+        with self.store.borrow(write=True) as connection:
+            safe_verdicts.revoke(connection, EXPORTED, sql, values)
 
     def audit(self, count: int, outcome: str) -> None:
         self.store.audit(

@@ -25,6 +25,7 @@ from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayEr
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.topic_config import TopicConfigQuery
+from producer_core.store import safe_verdicts
 from producer_core.store.lease import Lease
 from producer_core.store.merge import insert
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 TOPIC = "{topic}-dlt"
 """Spring's name for the dead-letter topic of a topic."""
+PUBLISHED = (
+    "The message was published to a dead-letter topic, and a reader of that topic may have replayed it."
+)
 SLICE = 1000
 _SLICE_BYTES = 16 * 1024 * 1024
 _LISTING_ROWS = 20_000
@@ -213,7 +217,13 @@ class _PublishJob:
             self._add_events(
                 "publishing", {one.message_id: f"to {targets[one.message_id]}" for one in dead_letters}
             )
+            self._revoke_safe_verdicts(dead_letters)
             self._settle(self._send(producer, dead_letters, targets), targets)
+
+    def _revoke_safe_verdicts(self, dead_letters: Sequence[DeadLetter]) -> None:
+        ids = [one.message_id for one in dead_letters]
+        with self.store.borrow(write=True) as connection:
+            safe_verdicts.revoke(connection, PUBLISHED, "list_contains(?, message_id)", [ids])
 
     def _without_sent(
         self, dead_letters: Sequence[DeadLetter], started: Mapping[str, float], targets: Mapping[str, str]

@@ -131,6 +131,7 @@ def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafk
     assert {one["dlq.original.topic"] for one in headers} == {topic}
     assert {one["dlq.delivery.verdict"] for one in headers} == {"rejected"}
     assert {one.state for one in stored(store).values()} == {"dead"}
+    assert {one.verdict for one in stored(store).values()} == {"possibly_persisted"}, "a reader may replay it"
     texts = [event.text for event in timeline(store, dead_letters[0].message_id) if event.what == "published"]
     assert len(texts) == 1
     assert texts[0].startswith(f"at {topic}-dlt[")

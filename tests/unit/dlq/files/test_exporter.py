@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, import_
 from producer_core.errors import StoreLocked, TransferError
 from tests.fixtures.replays import add_dead_letters
@@ -21,6 +22,26 @@ def test_the_audit_of_an_export_records_whether_it_is_raw(store, tmp_path):
     assert [(action, count) for action, count, _ in audit(store)] == [("export", 2)] * 4
     assert ["Raw: " in outcome for *_, outcome in audit(store)] == [True, False, False, True]
     assert all("sha256" in outcome for *_, outcome in audit(store))
+
+
+@pytest.mark.parametrize(
+    ("name", "masked"), [("a.csv", None), ("a.csv", False), ("a.jsonl", True), ("a.parquet", True)]
+)
+def test_an_export_that_cannot_be_imported_leaves_the_verdicts_as_they_are(store, tmp_path, name, masked):
+    (message_id,) = add_dead_letters(store, 1)
+
+    export(store, ANY, tmp_path / name, masked=masked, **ME)
+
+    assert DeadLetters(store).get(message_id).verdict == "rejected"
+
+
+def test_only_exported_dead_letters_lose_a_safe_verdict(store, tmp_path):
+    exported, other = add_dead_letters(store, 2)
+
+    export(store, DeadLetterFilter(state=None, ids=(exported,)), tmp_path / "a.jsonl", **ME)
+
+    assert DeadLetters(store).get(exported).verdict == "possibly_persisted"
+    assert DeadLetters(store).get(other).verdict == "rejected"
 
 
 def test_an_empty_selection_is_exported_as_an_empty_file(store, other, tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files import export, import_
+from producer_core.dlq.files.exporter import EXPORTED
 from producer_core.errors import ConfigError, TransferError
 from producer_core.events import Attempt
 from tests.fixtures.replays import add_dead_letters, dead_letter, message_id
@@ -92,6 +93,9 @@ def test_a_safe_verdict_is_not_imported_because_the_source_may_replay_the_dead_l
     if archived:
         DeadLetters(store).archive(DeadLetterFilter(), **ME)
     export(store, ANY, tmp_path / "a.parquet", **ME)
+    exported = DeadLetters(store).get(message_id)
+    assert exported.verdict == "possibly_persisted"
+    assert exported.verdict_reason.startswith(f"{EXPORTED} Previously: ")
 
     import_(other, tmp_path / "a.parquet", **ME)
 
