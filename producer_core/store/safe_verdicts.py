@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 _SAFE_ROWS = f"""
 SELECT rowid FROM dead_letters
-WHERE ({{where}}) AND state NOT IN ('replayed', 'landed', 'purged') AND replayable AND verdict IN {SAFE_VERDICTS}"""
+WHERE state NOT IN ('replayed', 'landed', 'purged') AND replayable AND verdict IN {SAFE_VERDICTS} AND {{condition}}"""
 
 
 def revoke(
-    connection: duckdb.DuckDBPyConnection, reason: str, where: str = "TRUE", values: Sequence[Any] = ()
+    connection: duckdb.DuckDBPyConnection, reason: str, condition: str = "true", values: Sequence[Any] = ()
 ) -> int:
-    """Change the safe verdicts of the selected dead letters to `possibly_persisted`, and return their number.
+    """Change the safe verdicts of the dead letters that meet the condition to `possibly_persisted`; return their number.
 
     Runs within the caller's transaction. The topic is then probed for these messages before a resend, as after any
     ambiguous failure.
     """
-    with dead_letter_counts.in_place(connection, _SAFE_ROWS.format(where=where), values):
+    with dead_letter_counts.in_place(connection, _SAFE_ROWS.format(condition=condition), values):
         changed = connection.execute(
             "UPDATE dead_letters SET verdict = 'possibly_persisted', verdict_reason = concat(?, ' Previously: ', verdict_reason)"
             " WHERE rowid IN (SELECT place FROM changed_places)",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from producer_core import __version__
-from producer_core.dlq import DeadLetters
+from producer_core.dlq import DeadLetters, lookup
 from producer_core.dlq.files import selection
 from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
 from producer_core.dlq.files.manifest import Format, Manifest, Progress, format_of, manifest_path
@@ -99,24 +99,24 @@ class _ExportJob:
             where = DeadLetters(self.store).frozen(self.where)
             with selection.freeze(self.store, where, self.target.parent) as selected:
                 counts = self._write(file, selected, progress)
+                self._revoke_safe_verdicts(selected)
             file.sync()
             manifest = self._manifest(file, selected, counts, started)
             with atomic_file(manifest_path(self.target)) as manifest_file:
                 manifest_file.write(manifest.to_json())
                 manifest_file.sync()
-                self._revoke_safe_verdicts(where)
                 self.audit(manifest.rows, f"{manifest.text} sha256 {manifest.sha256}")
                 manifest_file.publish()
             file.publish()
         return manifest
 
-    def _revoke_safe_verdicts(self, where: DeadLetterFilter) -> None:
+    def _revoke_safe_verdicts(self, selected: FrozenSelection) -> None:
         """Another store can import the file and replay the dead letters, so none here is safe to resend any more."""
         if self.masked or self.format == "csv":
             return
-        sql, values = where.where()
-        with self.store.borrow(write=True) as connection:
-            safe_verdicts.revoke(connection, EXPORTED, sql, values)
+        for message_ids in selected.windows():
+            with self.store.borrow(write=True, timeout=selection.STORE_TIMEOUT) as connection:
+                safe_verdicts.revoke(connection, EXPORTED, *lookup.id_in(message_ids))
 
     def audit(self, count: int, outcome: str) -> None:
         self.store.audit(

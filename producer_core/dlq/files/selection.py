@@ -37,7 +37,8 @@ WINDOW = 100_000
 SLICE, SLICE_BYTES = 500, 16 << 20
 """The maximum number of dead letters read in one transaction, and the bytes of values after which no further
 one is added."""
-_STORE_TIMEOUT = 60.0
+STORE_TIMEOUT = 60.0
+"""Seconds to wait for the store."""
 _MAX_TRIES = 10
 
 _START = "SELECT count(*), max(state_at) FROM dead_letters WHERE {where}"
@@ -73,13 +74,21 @@ class FrozenSelection:
         if slice_:
             yield slice_
 
+    def windows(self) -> Iterator[list[str]]:
+        """Yield the message ids in lists of up to WINDOW or a little more."""
+        for batch in self._batches():
+            yield batch.column(0).to_pylist()
+
     def _read(self) -> Iterator[KnownRecords]:
+        for batch in self._batches():
+            yield from map(KnownRecords, *(column.to_pylist() for column in batch.columns))
+
+    def _batches(self) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
         self._file.seek(0)
         with pyarrow.ipc.open_stream(self._file) as stream:
-            for batch in stream:
-                yield from map(KnownRecords, *(column.to_pylist() for column in batch.columns))
+            yield from stream
 
 
 @contextlib.contextmanager
@@ -131,7 +140,7 @@ def read_with_retries(
     while True:
         tries -= 1
         try:
-            with store.borrow(timeout=_STORE_TIMEOUT) as connection:
+            with store.borrow(timeout=STORE_TIMEOUT) as connection:
                 return query(connection)
         except StoreError as error:
             if not tries or not _was_interrupted(error):

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, lookup
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.topics.origin import WrittenDialect
 from producer_core.dlq.topics.write_headers import write
@@ -221,9 +221,9 @@ class _PublishJob:
             self._settle(self._send(producer, dead_letters, targets), targets)
 
     def _revoke_safe_verdicts(self, dead_letters: Sequence[DeadLetter]) -> None:
-        ids = [one.message_id for one in dead_letters]
+        selected = lookup.id_in([one.message_id for one in dead_letters])
         with self.store.borrow(write=True) as connection:
-            safe_verdicts.revoke(connection, PUBLISHED, "list_contains(?, message_id)", [ids])
+            safe_verdicts.revoke(connection, PUBLISHED, *selected)
 
     def _without_sent(
         self, dead_letters: Sequence[DeadLetter], started: Mapping[str, float], targets: Mapping[str, str]

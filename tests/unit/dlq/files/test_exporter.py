@@ -44,6 +44,18 @@ def test_only_exported_dead_letters_lose_a_safe_verdict(store, tmp_path):
     assert DeadLetters(store).get(other).verdict == "rejected"
 
 
+def test_a_dead_letter_that_changes_during_its_export_loses_its_safe_verdict_too(store, tmp_path):
+    (message_id,) = add_dead_letters(store, 1)
+
+    def archive(done: int, of: int) -> None:
+        DeadLetters(store).archive(DeadLetterFilter(), **ME)
+
+    export(store, DeadLetterFilter(), tmp_path / "a.jsonl", progress=archive, **ME)
+
+    archived = DeadLetters(store).get(message_id)
+    assert (archived.state, archived.verdict) == ("archived", "possibly_persisted")
+
+
 def test_an_empty_selection_is_exported_as_an_empty_file(store, other, tmp_path):
     for format in (*FORMATS, "csv"):
         assert export(store, ANY, tmp_path / f"a.{format}", **ME).rows == 0
