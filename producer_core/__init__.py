@@ -16,10 +16,24 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.config import ClientConfig as ClientConfig
     from producer_core.config import RetryConfig as RetryConfig
     from producer_core.delivery.dedup.deduplicator import MessageDeduplicator as MessageDeduplicator
+    from producer_core.delivery.reports import CloseReport as CloseReport
+    from producer_core.delivery.reports import DeliveryReport as DeliveryReport
     from producer_core.delivery.retry import RetryManager as RetryManager
     from producer_core.dlq import DeadLetterFilter as DeadLetterFilter
     from producer_core.dlq import DeadLetterQueue as DeadLetterQueue
+    from producer_core.errors import BrokerError as BrokerError
+    from producer_core.errors import ConfigError as ConfigError
+    from producer_core.errors import DeliveryFailed as DeliveryFailed
+    from producer_core.errors import Fenced as Fenced
+    from producer_core.errors import ForkedProducer as ForkedProducer
+    from producer_core.errors import InvalidMessage as InvalidMessage
+    from producer_core.errors import JournalError as JournalError
+    from producer_core.errors import NotAccepted as NotAccepted
+    from producer_core.errors import ProducerClosed as ProducerClosed
     from producer_core.errors import ProducerError as ProducerError
+    from producer_core.errors import QueueFull as QueueFull
+    from producer_core.errors import ReplayError as ReplayError
+    from producer_core.errors import StoreError as StoreError
     from producer_core.events import Acknowledged as Acknowledged
     from producer_core.events import DeadLetter as DeadLetter
     from producer_core.events import Hook as Hook
@@ -29,6 +43,8 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.messages import MessageStatus as MessageStatus
     from producer_core.producer.monitor import Monitor as Monitor
     from producer_core.producer.producer import ReliableKafkaProducer as ReliableKafkaProducer
+    from producer_core.producer.send_batch import BatchEntry as BatchEntry
+    from producer_core.producer.send_batch import BatchReport as BatchReport
     from producer_core.producer.upstream_offsets import UpstreamOffsets as UpstreamOffsets
     from producer_core.producer.upstream_offsets import in_order as in_order
     from producer_core.simulate.config import DataGenerationConfig as DataGenerationConfig
@@ -48,31 +64,47 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "Acknowledged": "events",
+    "BatchEntry": "producer.send_batch",
+    "BatchReport": "producer.send_batch",
+    "BrokerError": "errors",
     "ClientConfig": "config",
+    "CloseReport": "delivery.reports",
+    "ConfigError": "errors",
     "DataGenerationConfig": "simulate.config",
     "DataGenerationOrchestrator": "simulate.orchestrator",
     "DeadLetter": "events",
     "DeadLetterFilter": "dlq",
     "DeadLetterQueue": "dlq",
+    "DeliveryFailed": "errors",
+    "DeliveryReport": "delivery.reports",
     "ECommerceDataGenerator": "simulate.generator",
+    "Fenced": "errors",
+    "ForkedProducer": "errors",
     "FraudPatterns": "simulate.patterns",
     "FraudType": "simulate.patterns",
     "GeographicLocation": "simulate.patterns",
     "GeographicPatterns": "simulate.patterns",
     "HealthMonitor": "alerts.health",
     "Hook": "events",
+    "InvalidMessage": "errors",
+    "JournalError": "errors",
     "KafkaDataProducer": "simulate.streaming",
     "Message": "messages",
     "MessageDeduplicator": "delivery.dedup.deduplicator",
     "MessageStatus": "messages",
     "Monitor": "producer.monitor",
+    "NotAccepted": "errors",
+    "ProducerClosed": "errors",
     "ProducerError": "errors",
+    "QueueFull": "errors",
     "ReliableKafkaProducer": "producer.producer",
+    "ReplayError": "errors",
     "RetryConfig": "config",
     "RetryManager": "delivery.retry",
     "SeasonalPatterns": "simulate.patterns",
     "Seen": "kafka.duplicate_filter",
     "Store": "store",
+    "StoreError": "errors",
     "TemporalContext": "simulate.patterns",
     "TemporalPatterns": "simulate.patterns",
     "UpstreamOffsets": "producer.upstream_offsets",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import ClusterMetadata, ConfigResource, ResourceType, TopicDescription
 
 from producer_core._internal.librdkafka import client_log
 from producer_core.config import ClientConfig, connection_settings
@@ -79,7 +79,7 @@ class Cluster:
 
     def view(self, *, timeout: float = 10.0) -> ClusterView:
         """Return the cluster's first response. Raise BrokerUnreachable, with the last connection error, if there is none."""
-        metadata = self._metadata(timeout)
+        metadata = self.metadata(timeout)
         brokers = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
         return ClusterView(metadata.cluster_id or "", brokers, frozenset(metadata.topics))
 
@@ -92,7 +92,7 @@ class Cluster:
             )
         deadline = self._clock() + timeout
         while True:
-            error = self._metadata(timeout, topic).topics[topic].error
+            error = self.metadata(timeout, topic).topics[topic].error
             if error is None or error.code() == KafkaError.LEADER_NOT_AVAILABLE:
                 return
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -111,7 +111,7 @@ class Cluster:
     def require_partition(self, topic: str, partition: int, *, timeout: float = 5.0) -> None:
         """Raise ConfigError when the topic has no such partition. A topic that was just created is queried again."""
         deadline = self._clock() + timeout
-        while not (found := len(self._metadata(timeout, topic).topics[topic].partitions)):
+        while not (found := len(self.metadata(timeout, topic).topics[topic].partitions)):
             if self._clock() > deadline:
                 return  # sending the messages reports the error
             self._admin.poll(0.2)
@@ -121,15 +121,13 @@ class Cluster:
                 fix="It has partition 0 only." if found == 1 else f"It has partitions 0 to {found - 1}.",
             )
 
+    def partitions(self, topic: str, *, timeout: float = 10.0) -> set[int]:
+        """Return the numbers of a topic's partitions, without creating it. Raise BrokerError if it does not exist."""
+        return {partition.id for partition in self._described(topic, timeout).partitions}
+
     def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
         """Return a topic's replicas, limits and the client's permissions. Raise BrokerError if it cannot be described."""
-        future = self._admin.describe_topics(
-            TopicCollection([name]), include_authorized_operations=True, request_timeout=timeout
-        )[name]
-        try:
-            found = future.result(timeout + 1)
-        except (KafkaException, FutureTimeout) as error:
-            raise BrokerError(f"Topic {name!r} cannot be described: {_text(error)}.") from error
+        found = self._described(name, timeout)
         replicas = [len(partition.replicas) for partition in found.partitions]
         settings = self._settings(ResourceType.TOPIC, name, timeout)
         operations = found.authorized_operations
@@ -153,7 +151,7 @@ class Cluster:
         """
         if not topics:
             return {}
-        self._metadata(timeout)
+        self.metadata(timeout)
         futures = self._admin.describe_topics(
             TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout
         )
@@ -164,7 +162,7 @@ class Cluster:
 
         Raise BrokerUnreachable when the transaction coordinator does not respond in time.
         """
-        self._metadata(timeout)
+        self.metadata(timeout)
         producer = Producer(
             {**self._connection, **_TRANSACTION_SETTINGS, "transactional.id": transactional_id},
             logger=client_log(),
@@ -177,6 +175,15 @@ class Cluster:
             raise _query_error("The permission for transactions cannot be checked", error) from error
         return True
 
+    def _described(self, topic: str, timeout: float) -> TopicDescription:
+        future = self._admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout
+        )[topic]
+        try:
+            return future.result(timeout + 1)
+        except (KafkaException, FutureTimeout) as error:
+            raise BrokerError(f"Topic {topic!r} cannot be described: {_text(error)}.") from error
+
     def _settings(self, kind: Any, name: str, timeout: float) -> Mapping[str, str]:
         """Return a resource's settings; empty without permission to read them."""
         futures = self._admin.describe_configs([ConfigResource(kind, name)], request_timeout=timeout)
@@ -186,7 +193,8 @@ class Cluster:
             return {}
         return {entry.name: entry.value for entry in answer.values()}
 
-    def _metadata(self, timeout: float, topic: str | None = None) -> Any:
+    def metadata(self, timeout: float, topic: str | None = None) -> ClusterMetadata:
+        """Return confluent-kafka's metadata of the cluster and of one topic, or of all. Raise BrokerError if there is none."""
         deadline = self._clock() + timeout
         while True:
             self._admin.poll(0)

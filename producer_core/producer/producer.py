@@ -44,11 +44,13 @@ from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
-from producer_core.producer.send_batch import BatchSend
+from producer_core.producer.send_batch import BatchReport, BatchSend
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
 from producer_core.producer.status import ProducerStatus
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import ClusterMetadata
+
     from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.producer.frames import FrameResult
     from producer_core.producer.monitor import Monitor
@@ -256,7 +258,7 @@ class ReliableKafkaProducer:
 
     def send_batch(
         self, topic: str, messages: Iterable[Any], key_extractor: Callable[[Any], Any] | None = None
-    ) -> dict[str, Any]:
+    ) -> BatchReport:
         """Send each message and wait until all are settled. `sent` counts acknowledged messages, `failed` dead letters
         and rejected inputs.
 
@@ -429,6 +431,28 @@ class ReliableKafkaProducer:
         """The cluster's id; empty while not connected. The first access may block for 2 s to ask the brokers."""
         return self._components.cluster()
 
+    def list_topics(self, topic: str | None = None, timeout: float = 10.0) -> ClusterMetadata:
+        """Return confluent-kafka's metadata of the cluster's brokers and of one topic, or of all.
+
+        An unknown topic has an `error` in its metadata, or is created where the brokers create topics automatically. Raise
+        BrokerUnreachable if no broker responds within `timeout` seconds. The request opens its own connection.
+        """
+        from producer_core.kafka.cluster import Cluster
+
+        self._shutdown.check()
+        arguments.check_topic_filter(topic)
+        arguments.check_timeout(timeout)
+        return Cluster(self.config).metadata(timeout, topic)
+
+    def partitions_for(self, topic: str, timeout: float = 10.0) -> set[int]:
+        """Return the numbers of a topic's partitions, without creating it. Raise BrokerError if it does not exist."""
+        from producer_core.kafka.cluster import Cluster
+
+        self._shutdown.check()
+        arguments.check_topic_filter(topic, optional=False)
+        arguments.check_timeout(timeout)
+        return Cluster(self.config).partitions(topic, timeout=timeout)
+
     @property
     def connection(self) -> ConnectionState:
         """The state of the connection to the brokers and its last error."""
@@ -565,6 +589,15 @@ class ReliableKafkaProducer:
 
     def __enter__(self) -> Self:
         return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the producer without blocking the event loop. A cancelled task does not stop the close."""
+        await asyncio.to_thread(self.close)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

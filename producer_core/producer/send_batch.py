@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
@@ -25,6 +25,17 @@ class BatchEntry(NamedTuple):
     status: SendOutcome
     error: str | None = None
     verdict: str | None = None
+
+
+class BatchReport(TypedDict):
+    """The outcome of a batch: counts, the ids of accepted messages, and one entry per input, in input order."""
+
+    total: int
+    sent: int
+    failed: int
+    duplicate: int
+    message_ids: list[str]
+    results: list[BatchEntry]
 
 
 class BatchSend:
@@ -90,7 +101,7 @@ class BatchSend:
     def complete(self) -> bool:
         return len(self._outcomes) >= len(self._inputs)
 
-    def result(self, id_of: Callable[[int], str]) -> dict[str, Any]:
+    def result(self, id_of: Callable[[int], str]) -> BatchReport:
         """Return the counts, `message_ids` of accepted non-duplicates, and `results` with one entry per input in order."""
         counts = Counter(self._outcomes)
         results = [self._entry(one, id_of) for one in self._inputs]
