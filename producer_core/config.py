@@ -9,10 +9,12 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
+from producer_core._internal.settings_file import read_settings
 from producer_core._internal.user_callbacks import short_repr
 from producer_core._internal.value_rejection import rejection
 from producer_core.errors import ConfigError
@@ -237,14 +239,20 @@ def client_config(
 
 
 def servers_and_settings(
-    servers: str | Sequence[str] | Mapping[str, Any], settings: Mapping[str, Any] | None
+    servers: str | Sequence[str] | Mapping[str, Any], settings: Mapping[str, Any] | str | Path | None
 ) -> tuple[str | Sequence[str], dict[str, Any]]:
-    """Return addresses and settings. As in confluent-kafka, one dict with `bootstrap.servers` can give both."""
+    """Return addresses and settings. As in confluent-kafka, one dict with `bootstrap.servers` can give both.
+
+    The settings may be the path of a file.
+    """
+    if isinstance(settings, str | Path):
+        settings = read_settings(Path(settings))
     try:
         given = dict(settings or {})
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"The settings must be a dict, not {short_repr(settings)}.", fix="For example, {'linger.ms': 20}."
+            f"The settings must be a dict, not {short_repr(settings)}.",
+            fix="For example, {'linger.ms': 20}. The path of a file of settings is accepted too.",
         ) from error
     if isinstance(servers, Mapping):
         for name in servers.keys() & given.keys():
@@ -332,6 +340,13 @@ def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in settings.items()
         if not callable(value)
     }
+
+
+def librdkafka_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings under one name each: librdkafka's, or ours. Raise ConfigError for an unknown setting."""
+    rest = dict(given)
+    own = _own_settings(rest)
+    return {**_translate(rest)[0], **own}
 
 
 def _own_settings(given: dict[str, Any]) -> dict[str, Any]:
@@ -495,6 +510,8 @@ def _check(chosen: Mapping[str, Any]) -> None:
 
 
 def _block_seconds(milliseconds: Any) -> float:
+    if isinstance(milliseconds, str) and milliseconds.strip().isdigit():  # from a file or the environment
+        milliseconds = int(milliseconds)
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds >= 0:
         raise ConfigError(
             f"max_block_ms={milliseconds!r} must be a number of milliseconds, 0 or more.",

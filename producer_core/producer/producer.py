@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,13 @@ from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts import ReportedAlerts, Route
 from producer_core.alerts.health import HealthMonitor
 from producer_core.alerts.routes import AlertFunction, given_routes
-from producer_core.config import DEFAULT_SERVERS, RetryConfig, client_config, servers_and_settings
+from producer_core.config import (
+    DEFAULT_SERVERS,
+    RetryConfig,
+    client_config,
+    librdkafka_settings,
+    servers_and_settings,
+)
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
@@ -66,8 +73,8 @@ _UNHASHED_LENGTH = 100
 class ReliableKafkaProducer:
     """A Kafka producer that accounts for every message.
 
-    `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. A delivered
-    message is one that the broker acknowledged. A message that cannot be delivered becomes a dead letter with a verdict
+    `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. `config` is a
+    dict of settings, or the path of a file with them (Java properties or JSON). A delivered message is one that the broker acknowledged. A message that cannot be delivered becomes a dead letter with a verdict
     on whether a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path. All
     methods may be called from any thread. After a fork, create a new producer in the child.
 
@@ -92,7 +99,7 @@ class ReliableKafkaProducer:
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = DEFAULT_SERVERS,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | str | Path | None = None,
         retry_config: RetryConfig | None = None,
         redis_client: Any = None,
         dlq_max_size: int = 10_000,
@@ -159,6 +166,19 @@ class ReliableKafkaProducer:
         self._in_groups = journal is None and (self.journal is not None or redis_client is not None)
         self._local_claims = self.journal is None and redis_client is None
         components.start(self, run_replays=run_replays)
+
+    @classmethod
+    def from_env(cls, config: Mapping[str, Any] | None = None, **options: Any) -> Self:
+        """Create a producer with the client settings of the environment variables `PRODUCER_CORE_*`.
+
+        `PRODUCER_CORE_BOOTSTRAP_SERVERS` and `PRODUCER_CORE_LINGER_MS` set `bootstrap.servers` and `linger.ms`, and so on.
+        `PRODUCER_CORE_SASL_PASSWORD_FILE` names a file with the value. `PRODUCER_CORE_CONFIG` names a file of settings,
+        which the variables override. `config` overrides both. `options` are those of the class.
+        """
+        from producer_core.producer.environment import settings_from
+
+        settings = {**settings_from(os.environ), **librdkafka_settings(config or {})}
+        return cls(config=settings, **options)
 
     # sending
 
