@@ -1,0 +1,60 @@
+"""The fixtures that a test of an application gets, in a pytest of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.support import ROOT
+
+APPLICATION_TESTS = """
+from producer_core import Store
+
+def test_a_record_is_on_the_topic(producer_core_producer, producer_core_records):
+    for number in range(20):
+        producer_core_producer.send_message("orders", {"n": number}, key=str(number % 3))
+    producer_core_producer.flush()
+    records = producer_core_records("orders")
+    assert sorted(record.value() for record in records) == sorted(b'{"n":%d}' % n for n in range(20))
+    assert [(r.partition(), r.offset()) for r in records] == sorted((r.partition(), r.offset()) for r in records)
+
+def test_each_test_has_its_own_broker(producer_core_records):
+    assert producer_core_records("orders") == []
+
+def test_a_fault_of_the_broker_reaches_the_producer(producer_core_broker, producer_core_producer):
+    producer_core_broker.reject("orders", "POLICY_VIOLATION")
+    producer_core_producer.send_message("orders", {"n": 1})
+    producer_core_producer.flush()
+    assert [message.topic for message in producer_core_producer.get_dlq_messages()] == ["orders"]
+"""
+
+
+PAGE = (ROOT / "docs" / "how-to" / "test-an-application.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("tests", "passed"),
+    [(APPLICATION_TESTS, 3), (re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], 2)],
+    ids=["application", "page"],
+)
+def test_the_fixtures_work_in_an_application_s_tests(tmp_path, tests, passed):
+    (tmp_path / "test_application.py").write_text(tests)
+    plugin = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"][
+        "producer_core"
+    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", str(tmp_path)]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{passed} passed" in done.stdout
+
+
+def test_the_plugin_loads_no_kafka_client_before_a_fixture_is_used():
+    code = "import producer_core.producer.pytest_plugin, sys; print('confluent_kafka' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stdout.strip() == "False", done.stderr
