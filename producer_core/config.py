@@ -13,10 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
 from producer_core._internal.settings_file import read_settings
 from producer_core._internal.user_callbacks import short_repr
-from producer_core._internal.value_rejection import rejection
+from producer_core._internal.value_rejection import rejection, text_of
 from producer_core.errors import ConfigError
 
 DEFAULT_SERVERS = ("localhost:9092",)
@@ -224,8 +225,8 @@ def client_config(
     explicit = dict(chosen)
     for name, value in DEFAULTS.items():
         chosen.setdefault(name, value)
-    _drop_contradicting_defaults(chosen, explicit)
     _check_values(chosen, origin)
+    _drop_contradicting_defaults(chosen, explicit)
     _check(chosen)
     _check_security(chosen)
     _check_serializers(own)
@@ -394,7 +395,9 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
         target = NAMES.get(name.replace(".", "_"), target)
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_ALTERNATIVES.get(name) or _nearest(name))
-    if target == "acks" and str(value) == "-1":
+    if target in CONSUMER_SETTINGS:
+        raise ConfigError(f"{name!r} is a setting for consumers.", fix="Leave it out: a producer ignores it.")
+    if target == "acks" and text_of(value) == "-1":
         value = "all"
     return [(name if name.endswith("_cb") else target, value)]
 

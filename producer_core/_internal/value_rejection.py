@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import numbers
+import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -33,6 +33,8 @@ _WHOLE = re.compile(r"[+-]?\d{1,100}")
 _RANGE = re.compile(r"-?\d+\.\.-?\d+")
 _PROPERTY = re.compile(r' for (?:configuration property )?"[^"]*"')
 _LARGEST = 2**31 - 1
+_NOT_FINITE = ("nan", "inf", "-inf")
+_BOOLEAN = "Use True or False."
 
 
 class Rejection(NamedTuple):
@@ -44,19 +46,57 @@ class Rejection(NamedTuple):
 
 def rejection(name: str, value: Any) -> Rejection | None:
     """Return why the client rejects, or would misread, this value of a property; None for a valid one."""
-    if isinstance(value, numbers.Real) and not math.isfinite(value):
+    text = text_of(value)
+    if text is None and isinstance(value, str):
+        return Rejection(f"{short_repr(value)} contains NUL or an unpaired surrogate", "Remove it.")
+    if text is None:
+        return Rejection(f"{short_repr(value)} is not a string or a number", _expected(name))
+    if isinstance(value, numbers.Real) and text in _NOT_FINITE:
         return Rejection(f"{value!r} is not a number that the client accepts", "Use a finite number.")
-    text = str(value).lower() if isinstance(value, bool) else str(value)
     reason = refusal(name, text)
     if reason is None and not _overflows(name, text):
         return None
     if choices := CHOICES.get(name):
-        return Rejection(f"{short_repr(value)} is not valid", f"Valid: {join_names(choices, 'or')}.")
+        return Rejection(f"{short_repr(value)} is not valid", _one_of(choices))
     if limits := _limits(name):
         return _outside(value, text, limits)
-    if reason is not None and reason.startswith("Expected bool"):
-        return Rejection(f"{short_repr(value)} is not valid", "Use True or False.")
+    if reason is not None and _is_boolean(name):
+        return Rejection(f"{short_repr(value)} is not valid", _BOOLEAN)
     return Rejection(_PROPERTY.sub("", reason or "Invalid value").strip().rstrip("."), "")
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as the client receives it; None if it has no such form.
+
+    Texts, numbers, booleans and paths have one.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    numpy_scalar = getattr(value, "shape", None) == ()  # numpy's booleans are not numbers
+    if not (isinstance(value, str | numbers.Number | os.PathLike) or numpy_scalar):
+        return None
+    try:
+        text = str(value)
+        text.encode()
+    except ValueError:  # an int of more than 4,300 digits, or an unpaired surrogate
+        return None
+    return None if "\0" in text else text
+
+
+def _expected(name: str) -> str:
+    if choices := CHOICES.get(name):
+        return _one_of(choices)
+    if limits := _limits(name):
+        return f"Use a number in the range {limits}."
+    return _BOOLEAN if _is_boolean(name) else "Use a string."
+
+
+def _one_of(choices: tuple[str, ...]) -> str:
+    return f"Valid: {join_names(choices, 'or')}."
+
+
+def _is_boolean(name: str) -> bool:
+    return (refusal(name, "x") or "").startswith("Expected bool")
 
 
 def _overflows(name: str, text: str) -> bool:

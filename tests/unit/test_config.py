@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging.handlers
 import math
+import queue
 
 import confluent_kafka
 import numpy
@@ -12,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
+from producer_core._internal.consumer_settings import ALL_CLIENTS, CONSUMER_SETTINGS
 from producer_core._internal.librdkafka import knows_property, property_names
 from producer_core.config import (
     DEFAULT_SERVERS,
@@ -77,6 +81,8 @@ def test_the_defaults_are_as_documented():
         ({"send.buffer.bytes": 7000}, {"socket.send.buffer.bytes": 7000}),
         ({"receive.buffer.bytes": 7000}, {"socket.receive.buffer.bytes": 7000}),
         ({"client_id": "99999999999999"}, {"client.id": "99999999999999"}),
+        ({"enable_idempotence": numpy.True_}, {"enable.idempotence": True}),
+        ({"session.timeout.ms": 45000}, {"session.timeout.ms": 45000}),  # in Confluent Cloud's configuration
         (
             {"sasl_plain_username": "u", "sasl_plain_password": "p"},
             {"sasl.username": "u", "sasl.password": "p"},
@@ -184,6 +190,22 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
         ({"compression_type": "lz5"}, "'compression_type': 'lz5' is not valid", "gzip, snappy, lz4 or zstd"),
         ({"debug": "lz5"}, "'debug': Invalid value \"lz5\"", "CONFIGURATION.md"),
         ({"buffer_memory": "much"}, "buffer_memory='much'", "whole number"),
+        ({"client_id": object()}, "'client_id': <object object at .* is not a string", "Use a string"),
+        ({"client_id": b"me"}, "'client_id': b'me' is not a string", "Use a string"),
+        ({"client_id": ["me"]}, r"'client_id': \['me'\] is not a string", "Use a string"),
+        ({"client_id": 10**5000}, "'client_id': a value of type int is not a string", "Use a string"),
+        ({"client_id": "a\ud800"}, r"'client_id': 'a\\ud800' contains .* surrogate", "Remove"),
+        ({"client_id": "a\0b"}, r"'client_id': 'a\\x00b' contains NUL", "Remove"),
+        (
+            {"linger_ms": object()},
+            "'linger_ms': <object object at .* is not a string or a number",
+            "the range",
+        ),
+        ({"acks": 10**5000}, "'acks': a value of type int is not a string", "all, 0 or 1"),
+        ({"enable_idempotence": [1]}, r"'enable_idempotence': \[1\] is not a string", "True or False"),
+        ({"group.id": "billing"}, "'group.id' is a setting for consumers", "Leave it out"),
+        ({"group_id": "billing"}, "'group_id' is a setting for consumers", "Leave it out"),
+        ({"auto_offset_reset": "earliest"}, "'auto_offset_reset' is a setting for consumers", "Leave it out"),
         ({"linger_mss": 5}, "Unknown setting 'linger_mss'", "linger"),
         ({"bootstrap_server": "a:1"}, "Unknown setting", "bootstrap"),
         ({"compresion_type": "lz4"}, "Unknown setting", "compression"),
@@ -350,6 +372,38 @@ def test_property_names_are_read_from_librdkafka():
     assert {"message.timeout.ms", "compression.codec"} <= property_names()
     assert knows_property("request.required.acks")
     assert not knows_property("linger.mss")
+
+
+def test_the_consumer_settings_are_those_that_the_library_ignores():
+    # Properties without a default are not among its names.
+    names = property_names() | {"group.id", "group.instance.id", "group.remote.assignor", "offset.store.path"}
+    assert names | {"max.partition.fetch.bytes"} >= CONSUMER_SETTINGS  # an alias
+    ignored = {name for name in names if _is_ignored_by_producers(name)}
+    assert ignored == CONSUMER_SETTINGS - {"max.partition.fetch.bytes"} | ALL_CLIENTS
+
+
+def _is_ignored_by_producers(name):
+    """Return whether librdkafka says that a producer ignores this property; it says so when the client is created."""
+    handler = logging.handlers.QueueHandler(lines := queue.SimpleQueue())
+    log = logging.Logger(name)
+    log.addHandler(handler)
+    for value in (
+        "1",
+        "true",
+        "1000000",
+        "none",
+        "earliest",
+        "file",
+        "consumer",
+        "explicit",
+        "range",
+        "read_committed",
+    ):
+        with contextlib.suppress(confluent_kafka.KafkaException, ValueError, TypeError):
+            confluent_kafka.Producer({name: value}, logger=log).poll(0)
+            break
+    texts = [lines.get().getMessage() for _ in range(lines.qsize())]
+    return any("is a consumer property and will be ignored" in text for text in texts)
 
 
 @given(st.text(max_size=30), st.text(max_size=10) | st.integers() | st.none() | st.booleans())
