@@ -388,11 +388,7 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
         return [("queue.buffering.max.kbytes", max(1, _as_int(name, value) // 1024))]
     if name.replace("_", ".") in _SERVERS:
         return [("bootstrap.servers", addresses(value))]
-    # librdkafka spells log_level with an underscore
-    dotted = name if knows_property(name) else name.replace("_", ".")
-    target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
-    if not knows_property(target):  # Java's name of a setting that kafka-python spells with underscores
-        target = NAMES.get(name.replace(".", "_"), target)
+    target = _property_of(name)
     if not name.endswith("_cb") and not knows_property(target):
         raise ConfigError(f"Unknown setting {name!r}.", fix=_ALTERNATIVES.get(name) or _nearest(name))
     if target in CONSUMER_SETTINGS:
@@ -402,8 +398,30 @@ def _targets(name: str, value: Any) -> list[tuple[str, Any]]:
     return [(name if name.endswith("_cb") else target, value)]
 
 
+def _property_of(name: str) -> str:
+    """Return librdkafka's name of a setting, or a name that librdkafka does not know."""
+    # librdkafka spells log_level with an underscore
+    dotted = name if knows_property(name) else name.replace("_", ".")
+    target = NAMES.get(name) or NAMES.get(name.replace("_", ".")) or dotted
+    if knows_property(target):
+        return target
+    # Java's name of a setting that kafka-python spells with underscores
+    return NAMES.get(name.replace(".", "_"), target)
+
+
+def is_setting(name: str) -> bool:
+    """Return whether `config` may have a setting of this name."""
+    own = name.replace(".", "_") in (*_OWN_SETTINGS, *_CALLBACKS, "buffer_memory")
+    return own or knows_property(_property_of(name))
+
+
+def setting_names() -> list[str]:
+    """Return the names of settings that a suggestion may contain."""
+    return [*DEFAULTS, *NAMES.values(), "bootstrap.servers", *property_names(), *NAMES, *_OWN_SETTINGS]
+
+
 def _nearest(name: str) -> str:
-    known = [*DEFAULTS, *NAMES.values(), "bootstrap.servers", *property_names(), *NAMES, *_OWN_SETTINGS]
+    known = setting_names()
     close = difflib.get_close_matches(name.replace("_", "."), known, n=1) or difflib.get_close_matches(
         name, known, n=1
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from producer_core._internal.user_callbacks import short_repr
-from producer_core.config import RetryConfig
+from producer_core.config import RetryConfig, is_setting, setting_names
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
 
@@ -118,6 +120,25 @@ def check(
             f"journal={short_repr(journal)} is not a replayable input.",
             fix="For a journal on disk, pass journal_dir= with the path of a directory.",
         )
+
+
+def refuse_unknown(given: Collection[str], constructor: Callable[..., None]) -> None:
+    """Raise ConfigError for an argument that the constructor does not have, with the nearest argument or setting."""
+    for name in given:
+        raise ConfigError(
+            f"ReliableKafkaProducer has no argument {name!r}.", fix=_suggestion(name, constructor)
+        )
+
+
+def _suggestion(name: str, constructor: Callable[..., None]) -> str:
+    if is_setting(name):
+        return f"It is a client setting: pass config={{{name!r}: ...}}."
+    _, *own, _ = inspect.signature(constructor).parameters  # without `self` and the collected unknown ones
+    settings = [setting.replace(".", "_") for setting in setting_names()]
+    close = difflib.get_close_matches(name, [*own, *settings], n=1)
+    if not close:
+        return "See docs/reference/settings.md for the arguments, and for the settings in config."
+    return f"Did you mean {close[0]}=?" if close[0] in own else f"Did you mean config={{{close[0]!r}: ...}}?"
 
 
 _JOURNAL = ("ids", "lasting_id", "numbers", "pending_log", "unsettled", "close")

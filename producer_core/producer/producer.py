@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
@@ -125,7 +125,9 @@ class ReliableKafkaProducer:
         alert_routes: Sequence[Route | AlertFunction] = (),
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
+        **unknown: Never,
     ) -> None:
+        arguments.refuse_unknown(unknown, ReliableKafkaProducer.__init__)
         arguments.check(
             retry_config=retry_config, enable_deduplication=enable_deduplication, dlq_max_size=dlq_max_size,
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,

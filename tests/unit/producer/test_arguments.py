@@ -40,6 +40,29 @@ def test_the_single_dict_of_confluent_kafka_is_accepted():
 
 
 @pytest.mark.parametrize(
+    ("argument", "fix"),
+    [
+        ("enable_dedup", "Did you mean enable_deduplication=?"),
+        ("journaldir", "Did you mean journal_dir=?"),
+        ("bootstrap_server", "Did you mean bootstrap_servers=?"),
+        ("linger_ms", "It is a client setting: pass config={'linger_ms': ...}."),
+        ("client_id", "It is a client setting: pass config={'client_id': ...}."),
+        ("max_block_ms", "It is a client setting: pass config={'max_block_ms': ...}."),
+        ("error_cb", "It is a client setting: pass config={'error_cb': ...}."),
+        ("linger", "Did you mean config={'linger_ms': ...}?"),
+        ("retry_backoff", "Did you mean config={'retry_backoff_ms': ...}?"),
+        ("zzz", "See docs/reference/settings.md for the arguments, and for the settings in config."),
+    ],
+)
+def test_an_unknown_argument_suggests_the_nearest_one(argument, fix):
+    with pytest.raises(ConfigError) as raised:
+        ReliableKafkaProducer("a:1", store=None, **{argument: object()})
+
+    assert raised.value.what == f"ReliableKafkaProducer has no argument {argument!r}."
+    assert raised.value.fix == fix
+
+
+@pytest.mark.parametrize(
     ("settings", "expected"),
     [
         ({"linger.ms": 5}, "No bootstrap server"),
