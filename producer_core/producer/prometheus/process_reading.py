@@ -15,6 +15,7 @@ from producer_core.dlq import DeadLetterQueue
 from producer_core.errors import ConfigError
 from producer_core.metrics.batch import KINDS, BrokerRow, ClientRow
 from producer_core.metrics.client_stats import ClientStats
+from producer_core.producer.prometheus.arguments import check_producer, check_topics
 from producer_core.producer.prometheus.families import TOPICS, Families
 from producer_core.producer.prometheus.readings import (
     BrokerReading,
@@ -68,8 +69,9 @@ def start_metrics_server(
 ) -> MetricsServer:
     """Serve the metrics of these producers on `/metrics` in a daemon thread, and return the server.
 
-    `port` 0 chooses a free one; `server.url` has it, and `server.close()` stops the server. Raises ConfigError if the port
-    is in use: of several worker processes only one could have it, so use `producer-core metrics serve` there.
+    `port` 0 chooses a free one; `server.url` has it, and `server.close()` stops the server. Raises ConfigError for an
+    invalid argument, and if the port is in use: of several worker processes only one could have it, so use
+    `producer-core metrics serve` there.
     """
     collector = ProducerCollector(*producers, topics=topics)
     return MetricsServer(lambda: generate_latest(collector), port=port, address=address)
@@ -86,6 +88,7 @@ class ProducerCollector(Collector):
     def __init__(self, *producers: MeasuredProducer, topics: int = TOPICS) -> None:
         if not producers:
             raise ConfigError("No producer was given.", fix="Pass the producers whose metrics are collected.")
+        check_topics(topics)
         self._lock = threading.Lock()  # guards the fields below
         self._families = Families(topics=topics)
         self._sources: list[_ProducerSource] = []
@@ -94,7 +97,10 @@ class ProducerCollector(Collector):
 
     def add(self, producer: MeasuredProducer) -> None:
         """Collect the metrics of another producer of this process too."""
+        check_producer(producer)
         with self._lock:
+            if any(source.producer is producer for source in self._sources):
+                raise ConfigError("The metrics of this producer are collected already.", fix="Pass it once.")
             self._sources.append(_ProducerSource(producer))
 
     def collect(self) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ConfigError, ProducerError
+from producer_core.producer.prometheus.arguments import check_address, check_port
 
 logger = queued_logger(__name__)
 
@@ -108,8 +109,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
-    def _answer(self, status: HTTPStatus, text: bytes, kind: str = _PLAIN) -> None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer a request that is malformed, or has a method without a `do_` function; the base class writes HTML."""
+        self.close_connection = True
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            text = b"Method not allowed. The metrics are read with GET.\n"
+            self._answer(HTTPStatus.METHOD_NOT_ALLOWED, text, allow="GET, HEAD")
+        else:
+            self._answer(HTTPStatus(code), f"{HTTPStatus(code).phrase}.\n".encode())
+
+    def _answer(self, status: HTTPStatus, text: bytes, kind: str = _PLAIN, *, allow: str = "") -> None:
         self.send_response(status)
+        if allow:
+            self.send_header("Allow", allow)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -121,15 +133,18 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _listen(render: Callable[[], bytes], address: str, port: int) -> _Server:
+    check_port(port)
+    check_address(address)
     try:
         return _Server(render, address, port)
-    except (OSError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the host's name is too long
         if getattr(error, "errno", None) == errno.EADDRINUSE:
             raise ConfigError(
                 f"Port {port} on {address} is in use.",
-                fix="Choose another port, or stop the process that uses it.",
+                fix="Choose another port (0 chooses a free one), or stop the process that uses it. One "
+                "`producer-core metrics serve` has the metrics of all processes of a host.",
             ) from error
         raise ConfigError(
-            f"The metrics cannot be served on {address}, port {port}: {error}.",
-            fix="Choose an address of this host, and a port from 1024 to 65535.",
+            f"The metrics cannot be served on {address}, port {port}: {getattr(error, 'strerror', None) or error}.",
+            fix="Choose an address of this host, and a port above 1023.",
         ) from error

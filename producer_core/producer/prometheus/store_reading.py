@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from producer_core._internal.read_activity import unattended
 from producer_core.metrics.heartbeat import ALIVE
+from producer_core.producer.prometheus.arguments import check_topics
 from producer_core.producer.prometheus.families import TOPICS, Families
 from producer_core.producer.prometheus.latency_totals import LatencyTotals
 from producer_core.producer.prometheus.readings import (
@@ -44,6 +45,7 @@ class StoreCollector(Collector):
     """
 
     def __init__(self, store: Store, *, topics: int = TOPICS, clock: Callable[[], float] = time.time) -> None:
+        check_topics(topics)
         self._store, self._clock = store, clock
         self._lock = threading.Lock()  # guards the fields below
         self._families = Families(topics=topics)

@@ -261,3 +261,38 @@ def test_increases_at_the_store_equal_the_acknowledgements_of_workers_that_come_
     assert sum(acknowledged) == 200
     assert sum(values(collector, "messaging_client_sent_messages_total").values()) == 200
     assert values(collector, "producer_core_producers") == {(): 0}
+
+
+# arguments
+
+
+@pytest.mark.parametrize("given", [5, None, [], ReliableKafkaProducer, object()], ids=repr)
+def test_anything_but_a_producer_is_an_error_with_a_fix(given):
+    with pytest.raises(ConfigError, match="is not a producer") as raised:
+        start_metrics_server(0, given)
+
+    assert raised.value.fix == "Pass instances: start_metrics_server(9464, producer, another_producer)."
+
+
+@pytest.fixture
+def producer():
+    with made(None) as producer:
+        yield producer
+
+
+def test_a_producer_that_is_given_twice_would_count_twice(producer):
+    with pytest.raises(ConfigError, match="collected already"):
+        start_metrics_server(0, producer, producer)
+
+
+@pytest.mark.parametrize("topics", [-1, "all", None, 1.5, True], ids=repr)
+def test_an_invalid_number_of_topics_is_an_error_with_a_fix(producer, topics):
+    with pytest.raises(ConfigError, match="topics must be a whole number, 0 or more, not ") as raised:
+        start_metrics_server(0, producer, topics=topics)
+
+    assert raised.value.fix == "Leave it out for 200 topics with a label of their own."
+
+
+def test_a_port_that_is_no_number_is_an_error_and_not_a_bare_type_error(producer):
+    with pytest.raises(ConfigError, match="port must be a whole number"):
+        start_metrics_server("9464", producer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 
 import pytest
@@ -50,8 +51,22 @@ def test_other_paths_are_not_found(server, path):
     assert request(server, path, "HEAD")[:2] == (404, b"")
 
 
-def test_other_methods_are_refused(server):
-    assert request(server, method="POST")[0] == 501
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+def test_other_methods_are_refused_as_plain_text(server, method):
+    status, body, headers = request(server, method=method)
+
+    assert (status, body) == (405, b"Method not allowed. The metrics are read with GET.\n")
+    assert (headers["Allow"], headers["Content-Type"]) == ("GET, HEAD", "text/plain; charset=utf-8")
+
+
+def test_a_malformed_request_is_answered_as_plain_text(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n" + b"a: b\r\n" * 101 + b"\r\n")
+        answer = client.makefile("rb").read()
+
+    assert b" 431 " in answer.splitlines()[0]
+    assert b"Content-Type: text/plain; charset=utf-8" in answer
+    assert b"<html" not in answer
 
 
 def test_it_listens_on_the_loopback_address_only_by_default(server):
@@ -93,14 +108,38 @@ def test_slow_clients_do_not_block_others():
 
 
 def test_a_port_in_use_is_an_error_with_a_fix(server):
-    with pytest.raises(ConfigError, match=rf"Port {server.port} on 127.0.0.1 is in use.*another port"):
+    with pytest.raises(ConfigError, match=f"Port {server.port} on 127.0.0.1 is in use") as raised:
         MetricsServer(lambda: b"", port=server.port)
 
+    assert "another port (0 chooses a free one)" in raised.value.fix
+    assert "producer-core metrics serve" in raised.value.fix
 
-@pytest.mark.parametrize(("address", "port"), [("192.0.2.1", 0), ("no such host", 0), ("127.0.0.1", 70_000)])
-def test_an_unusable_address_is_an_error_with_a_fix(address, port):
-    with pytest.raises(ConfigError, match="cannot be served"):
-        MetricsServer(lambda: b"", port=port, address=address)
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no such host"])
+def test_an_unusable_address_is_an_error_with_a_fix(address):
+    with pytest.raises(ConfigError) as raised:
+        MetricsServer(lambda: b"", port=0, address=address)
+
+    reason = raised.value.what.removeprefix(f"The metrics cannot be served on {address}, port 0: ")
+    assert re.fullmatch(r"[A-Z][A-Za-z ]+\.", reason)  # the system's words, without its number
+    assert raised.value.fix == "Choose an address of this host, and a port above 1023."
+
+
+@pytest.mark.parametrize("port", [-1, 65536, "9464", None, 9464.0, True, object()], ids=repr)
+def test_an_invalid_port_is_an_error_with_a_fix(port):
+    with pytest.raises(ConfigError) as raised:
+        MetricsServer(lambda: b"", port=port)
+
+    assert raised.value.what.startswith("port must be a whole number from 0 to 65535, not ")
+    assert raised.value.fix == "For example, 9464; 0 chooses a free one."
+
+
+@pytest.mark.parametrize("address", ["", 5, None, b"127.0.0.1", "a\0b"], ids=repr)
+def test_an_invalid_address_is_an_error_with_a_fix(address):
+    with pytest.raises(ConfigError, match="is not an address to listen on") as raised:
+        MetricsServer(lambda: b"", port=0, address=address)
+
+    assert raised.value.fix == "For example, '127.0.0.1', or '0.0.0.0' for all interfaces."
 
 
 def test_a_closed_server_releases_its_port(server):
