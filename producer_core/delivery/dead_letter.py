@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from producer_core.delivery.delivery import Delivery
 from producer_core.events import NEVER_A_MESSAGE, Attempt, DeadLetter, Verdict
-from producer_core.kafka.classify import Failure, failure_of, fingerprint, judge
+from producer_core.kafka.classify import Failure, failure_of, fingerprint, judge, not_sent_verdict
 from producer_core.messages import ANYWHERE, ORIGINAL_TIMESTAMP, Headers, Placement, id_text, parse_id
 
 
@@ -117,7 +117,18 @@ def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
         code = delivery.attempts[ambiguous][0].code
         # Without a latency, `judge` gives the reason of an attempt whose duration proves nothing.
         _, reason = judge(failure_of(code), latency=None, retry_backoff=0.0)
-        return "possibly_persisted", f"Attempt {ambiguous + 1}: {reason}"
-    if verdicts[-1] == "rejected":
-        return "rejected", f"The broker rejected the message's only transmission ({failure.code})."
-    return "not_sent", f"The message never left the client ({failure.code})."
+        attempt = "Replay attempt" if delivery.on_replayed else "Attempt"
+        return "possibly_persisted", f"{attempt} {ambiguous + 1}: {reason}"
+    rejected = [attempt for attempt, verdict in delivery.attempts if verdict == "rejected"]
+    if rejected:
+        return "rejected", _rejection(rejected, whose="replay" if delivery.on_replayed else "message")
+    if delivery.on_replayed:
+        return "not_sent", f"The replay did not send the message: it never left the client ({failure.code})."
+    return not_sent_verdict(failure)
+
+
+def _rejection(attempts: Sequence[Attempt], *, whose: str) -> str:
+    """Return how often the broker rejected a message. A replay is a further transmission of its message."""
+    number, code = len(attempts), attempts[-1].code
+    times = f"the {whose}'s only transmission" if number == 1 else f"each of the {whose}'s {number} transmissions"
+    return f"The broker rejected {times} ({code})."

@@ -6,9 +6,11 @@ import os
 import uuid
 
 import pytest
+from click.testing import CliRunner
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
+from producer_core.cli import main
 from producer_core.kafka.classify import failure_of
 from tests.scenarios.replays.reading import read
 from tests.support import eventually
@@ -47,6 +49,21 @@ def test_a_quick_rejection_of_a_connected_client_is_rejected(broker):
         message_id = producer.send_message("orders", {"n": 1})
         dead_letter = eventually(lambda: producer.dlq.get(message_id), timeout=20)
     assert dead_letter.verdict == "rejected"
+
+
+def test_a_rejected_replay_is_shown_as_a_further_transmission(broker, tmp_path):
+    quick, store = RetryConfig(max_retries=0), tmp_path / "store.duckdb"
+    with ReliableKafkaProducer(broker.bootstrap_servers, None, quick, store=store) as producer:
+        producer.send_message("orders", {"warm": 1})
+        producer.flush(10)
+        broker.reject("orders", "POLICY_VIOLATION")
+        message_id = producer.send_message("orders", {"n": 1})
+        eventually(lambda: producer.dlq.get(message_id), timeout=20)
+        assert producer.replay_dlq_messages("orders", timeout=60) == 0
+
+    shown = CliRunner().invoke(main, ["dlq", "show", message_id, "--store", str(store)]).output
+    assert "rejected: The broker rejected the replay's only transmission (POLICY_VIOLATION)." in shown
+    assert "message's only" not in shown
 
 
 def test_a_timeout_of_a_client_that_has_sent_before_is_possibly_persisted(broker):
