@@ -130,5 +130,7 @@ def _worst(delivery: Delivery, failure: Failure) -> tuple[Verdict, str]:
 def _rejection(attempts: Sequence[Attempt], *, whose: str) -> str:
     """Return how often the broker rejected a message. A replay is a further transmission of its message."""
     number, code = len(attempts), attempts[-1].code
-    times = f"the {whose}'s only transmission" if number == 1 else f"each of the {whose}'s {number} transmissions"
+    times = (
+        f"the {whose}'s only transmission" if number == 1 else f"each of the {whose}'s {number} transmissions"
+    )
     return f"The broker rejected {times} ({code})."

@@ -240,11 +240,15 @@ class FileProgress:
         """Return whether each of the first `rows` rows is settled.
 
         If so, at_least_once records that the run is complete, so that a later exactly_once send of the file is refused.
-        `all_of_them`: the input has no more rows, so exactly_once records that nothing is left to send.
+        `all_of_them`: the input has no more rows, so exactly_once records that nothing is left to send. Without it, a run
+        that sent nothing, or left rows of an earlier run unsettled, records nothing: the earlier run can be resumed.
         """
         with self._lock:
             if not self._all_settled(rows):
                 return False
+            sent_nothing, unfinished = not self.begun, rows < self._reached_before
+            if self.keeps_reach and not all_of_them and (sent_nothing or unfinished):
+                return True
             self.begun = True
             if all_of_them or self.keeps_reach:
                 self._state.rows = rows

@@ -46,6 +46,7 @@ def begin(
     unsaved: Callable[[SendState], UnsavedRows] = lambda state: UnsavedRows(),
     extends: Callable[[SendJob], bool] = lambda before: False,
     in_client: int = 0,
+    limit: int | None = None,
 ) -> ResumePoint:
     """Read the state file and decide. The first row that is sent writes the decision to disk.
 
@@ -54,12 +55,12 @@ def begin(
     `truncated` returns how the topic lost records that the state records as acknowledged, if it did.
     `unsaved` reads the topic for rows that reached it after an at_least_once state was saved.
     `extends` returns whether the file is longer than that of an earlier job and begins with its content.
-    `in_client` is the number of rows that a client can hold.
+    `in_client` is the number of rows that a client can hold. `limit` is the number of rows that this run reads.
     """
     state, reason = _read(file, job, restart=restart)
     note = ""
     if state is not None and state.complete and state.job.delivery == "at_least_once" and not restart:
-        note = _after_complete(state, job, extends)
+        note = _after_complete(state, job, extends, limit)
         state = None  # at_least_once sends a file again
     if state is None and recover is not None and not restart:
         return _recovered(file, job, recover, reason or (f"{note} " if note else ""))
@@ -77,7 +78,7 @@ def begin(
     if job.delivery == "exactly_once":
         text = f"Resuming: {_rows_are(len(state.settled))} settled."
         return ResumePoint(FileProgress(file, state), "resumed", text)
-    return _resumed(file, state, unsaved(state), in_client)
+    return _resumed(file, state, unsaved(state), in_client, limit)
 
 
 def _loss(state: SendState, truncated: Callable[[SendState], str | None]) -> str | None:
@@ -128,7 +129,9 @@ def _recovered(file: StateFile, job: SendJob, recover: Recover, reason: str) -> 
     )
 
 
-def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client: int) -> ResumePoint:
+def _resumed(
+    file: StateFile, state: SendState, unsaved: UnsavedRows, in_client: int, limit: int | None
+) -> ResumePoint:
     topic, saved = state.job.topic, len(state.settled)
     for start, end in unsaved.rows:
         state.settled.add(start, end)
@@ -137,7 +140,7 @@ def _resumed(file: StateFile, state: SendState, unsaved: UnsavedRows, in_client:
     if unsaved.rows.highest >= state.reached:
         text += " The state file is older than these rows."
         state.reached = unsaved.rows.highest + 1 + in_client
-    possible = state.possible()
+    possible = state.possible(limit)
     state.doubtful += possible + unsaved.copies
     if possible:
         again = (
@@ -178,7 +181,9 @@ def _complete(state: SendState) -> str:
     return f"{text}; there is nothing to send. {_RESTART}"
 
 
-def _after_complete(state: SendState, now: SendJob, extends: Callable[[SendJob], bool]) -> str:
+def _after_complete(
+    state: SendState, now: SendJob, extends: Callable[[SendJob], bool], limit: int | None
+) -> str:
     """Return a note about the rows that a complete at_least_once run has sent.
 
     Raise ResumeRefused for exactly_once of the same content, and for an extended file: only its new rows may be meant.
@@ -194,7 +199,7 @@ def _after_complete(state: SendState, now: SendJob, extends: Callable[[SendJob],
         return ""
     if extended:
         raise _extended(before, now, sent)
-    return _sent_again(before, now, sent) if same else _replaced(before, now, sent)
+    return _sent_again(before, now, sent, limit) if same else _replaced(before, now, sent, limit)
 
 
 def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
@@ -205,17 +210,30 @@ def _extended(before: SendJob, now: SendJob, sent: int) -> ResumeRefused:
     )
 
 
-def _replaced(before: SendJob, now: SendJob, sent: int) -> str:
+def _replaced(before: SendJob, now: SendJob, sent: int, limit: int | None) -> str:
     change = "replaced or truncated" if now.size < before.size else "replaced"
     note = f"This file was {change} after an earlier run sent {plural(sent, 'row')} from it to {now.topic}."
-    return note if now.delivery == "exactly_once" else f"{note} This run sends its current rows."
+    sends = "none of its rows" if limit == 0 else "its current rows"
+    return note if now.delivery == "exactly_once" else f"{note} This run sends {sends}."
 
 
-def _sent_again(before: SendJob, now: SendJob, sent: int) -> str:
+def _sent_again(before: SendJob, now: SendJob, sent: int, limit: int | None) -> str:
     changed = "; ".join(_changed(before, now))
     options = f" with different options: {changed}" if changed else ""
-    again = "it again, with a new message id" if sent == 1 else "them again, with new message ids"
-    return f"An earlier run sent {plural(sent, 'row')} of this file to {now.topic}{options}. This run sends {again}."
+    earlier = f"An earlier run sent {plural(sent, 'row')} of this file to {now.topic}{options}."
+    return f"{earlier} This run sends {_which_again(sent, limit)}."
+
+
+def _which_again(sent: int, limit: int | None) -> str:
+    if limit == 0:
+        return "none"
+    if sent == 1:
+        return "it again, with a new message id"
+    if limit is None or limit >= sent:
+        return "them again, with new message ids"
+    if limit == 1:
+        return "the first of them again, with a new message id"
+    return f"the first {limit:,} of them again, with new message ids"
 
 
 def _sent_at_least_once(sent: int, topic: str) -> ResumeRefused:

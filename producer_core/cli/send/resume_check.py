@@ -80,7 +80,7 @@ def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str
 
 @contextlib.contextmanager
 def resumable(
-    path: Path, job: SendJob, config: ClientConfig, *, restart: bool
+    path: Path, job: SendJob, config: ClientConfig, *, restart: bool, limit: int | None = None
 ) -> Iterator[ResumableJob | None]:
     """Yield the job, locked and with its state. Yield None where at_least_once cannot keep state."""
     job = replace(job, path=str(path.resolve()))
@@ -98,10 +98,13 @@ def resumable(
         with progress_bar.counter(f"computing the checksum of {path.name}") as report:
             content = fingerprint(path, report)
         job = replace(job, size=content.size, sha256=content.sha256)
-        yield ResumableJob(_begin(file, job, config, restart=restart), job, content, restart)
+        start = _begin(file, job, config, restart=restart, limit=limit)
+        yield ResumableJob(start, job, content, restart)
 
 
-def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool) -> ResumePoint:
+def _begin(
+    file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool, limit: int | None
+) -> ResumePoint:
     exactly_once = job.delivery == "exactly_once"
     return begin(
         file,
@@ -113,6 +116,7 @@ def _begin(file: StateFile, job: SendJob, config: ClientConfig, *, restart: bool
         unsaved=lambda state: _unsaved(state, config),
         extends=lambda before: _extends(Path(job.path), before),
         in_client=int(config.settings.get("queue.buffering.max.messages", _QUEUE)) + _WAITING,
+        limit=limit,
     )
 
 

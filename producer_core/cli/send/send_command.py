@@ -201,7 +201,7 @@ def send(
             job = SendJob(topic, found, "", delivery, resume_check.options_of(row_options))
             resumable = stack.enter_context(
                 resume_check.resumable(
-                    cast("Path", path), job, client_config(addresses, config), restart=restart
+                    cast("Path", path), job, client_config(addresses, config), restart=restart, limit=limit
                 )
             )
         if resumable is not None and resumable.start.text:

@@ -58,9 +58,10 @@ class SendState:
     def complete(self) -> bool:
         return self.rows is not None and len(self.settled) >= self.rows
 
-    def possible(self) -> int:
-        """Return the number of rows that may have been sent and are not known to be settled."""
-        return self.reached - sum(end - start for start, end in self.settled.overlap(0, self.reached))
+    def possible(self, limit: int | None = None) -> int:
+        """Return the number of rows, of the first `limit`, that may have been sent and are not known to be settled."""
+        rows = self.reached if limit is None else min(limit, self.reached)
+        return rows - sum(end - start for start, end in self.settled.overlap(0, rows))
 
 
 def encode(state: SendState) -> bytes:

@@ -35,6 +35,54 @@ def test_rows_beyond_the_end_of_the_input_do_not_count_as_possibly_sent(file):
     assert saved(file).possible() == 13
 
 
+@pytest.mark.parametrize(
+    ("limit", "possible", "text"),
+    [
+        (None, 13, "Up to 13 more may already be on orders; they are sent again with the same ids."),
+        (9, 2, "Up to 2 more may already be on orders; they are sent again with the same ids."),
+        (8, 1, "Up to 1 more may already be on orders; it is sent again with the same id."),
+        (7, 0, "No row is sent twice."),
+        (0, 0, "No row is sent twice."),
+    ],
+)
+def test_a_limit_bounds_the_announced_and_counted_resends(file, limit, possible, text):
+    file.write(state(LEAST, settled=((0, 7),), reached=20))
+
+    start = begin(file, LEAST, limit=limit)
+
+    assert start.text == f"Resuming: 7 rows are settled. {text}"
+    assert start.progress.possibly_twice == possible
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (None, "This run sends them again, with new message ids."),
+        (3, "This run sends them again, with new message ids."),
+        (2, "This run sends the first 2 of them again, with new message ids."),
+        (1, "This run sends the first of them again, with a new message id."),
+        (0, "This run sends none."),
+    ],
+)
+def test_the_note_after_a_complete_run_respects_a_limit(file, limit, text):
+    complete_at_least_once(file)
+
+    assert (
+        begin(file, LEAST, limit=limit).text == f"An earlier run sent 3 rows of this file to orders. {text}"
+    )
+
+
+def test_a_limited_run_does_not_end_an_unfinished_one(file):
+    """Regression: the next run sent the whole file again, under new ids."""
+    file.write(state(LEAST, settled=((0, 7),), reached=20))
+    limited = begin(file, LEAST, limit=5).progress
+
+    assert limited.finish(5, all_of_them=False)  # of the first five rows, each is settled
+    limited.close()
+
+    assert begin(file, LEAST).mode == "resumed"
+
+
 def test_a_complete_at_least_once_job_is_sent_again_and_a_complete_exactly_once_job_is_not(file):
     least = FileProgress(file, SendState(LEAST, 0))
     least.settle(range(3))

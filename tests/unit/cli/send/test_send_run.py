@@ -90,6 +90,38 @@ def test_a_refused_send_does_not_change_the_state_of_an_earlier_one(send, state,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("limit", ["0", "1"])
+def test_a_limit_within_the_settled_rows_sends_nothing_and_keeps_the_state(send, state, limit):
+    begun = send("--strict")
+    before = states(state)
+
+    limited = send("--limit", limit)
+    kept = states(state)
+    resumed = send()
+
+    assert (begun.exit_code, limited.exit_code) == (1, 0), limited.output
+    assert "Resuming: 1 row is settled. No row is sent twice." in limited.stderr
+    assert before
+    assert kept == before
+    assert "Resuming: 1 row is settled. No row is sent twice." in resumed.stderr, resumed.output
+    assert "1 row was settled by earlier runs" in resumed.stdout
+
+
+@pytest.mark.slow
+def test_a_limit_of_no_rows_after_a_complete_send_announces_no_resend(send, state, tmp_path):
+    (tmp_path / "orders.csv").write_text("id,name\n1,a\n2,b\n")
+    assert send().exit_code == 0
+
+    nothing = send("--limit", "0")
+    one = send("--limit", "1")
+
+    assert (nothing.exit_code, one.exit_code) == (0, 0)
+    assert "An earlier run sent 2 rows of this file to orders. This run sends none." in nothing.stderr
+    assert "This run sends the first of them again, with a new message id." in " ".join(one.stderr.split())
+    assert "1 row of orders.csv read, 1 accepted" in one.stdout
+
+
+@pytest.mark.slow
 def test_the_corrected_file_is_sent_by_the_same_command_after_a_strict_stop_at_the_first_row(
     send, state, tmp_path
 ):
