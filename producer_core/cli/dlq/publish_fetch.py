@@ -155,6 +155,7 @@ def fetch(
     from producer_core.dlq import topics
 
     config = client_config(*options.client_settings(servers, settings, config_file))
+    topics.check_topic(config.settings, topic)  # before a store is created
     store = open_store.opened(store_path)
 
     def fetched(*, unmarked: bool) -> tuple[FetchSummary, bool]:

@@ -21,7 +21,7 @@ from producer_core.cli import output
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
 from producer_core.cli.send.keep_dead_letters import KeptDeadLetters, keep_dead_letters
-from producer_core.cli.send.key_field import key_of
+from producer_core.cli.send.key_field import MissingKeyField, key_of
 from producer_core.cli.send.open_rows import InputRow, InputRows, MalformedRow
 from producer_core.cli.send.parquet_rows import raw_of
 from producer_core.cli.send.resume_check import ResumableJob
@@ -384,7 +384,9 @@ class SendRun:
             if self._options.strict:
                 self._stop_at(row.position, str(error))
                 return False
-            self._reject(row.position, row.raw or raw_of(row.value), str(error))
+            # The fields of a row would split one cause into many groups of dead letters.
+            text = error.what if isinstance(error, MissingKeyField) else str(error)
+            self._reject(row.position, row.raw or raw_of(row.value), text, shown=str(error))
             return True
         self._unread()
         return False
@@ -397,8 +399,8 @@ class SendRun:
         self._unread()
         self.state.stopped = f"{self._input.unit} {position}: {text.rstrip('.')}"
 
-    def _reject(self, position: int, raw: bytes, text: str) -> None:
-        """Keep a malformed row as a dead letter."""
+    def _reject(self, position: int, raw: bytes, text: str, *, shown: str = "") -> None:
+        """Keep a malformed row as a dead letter with this text. The summary has the text `shown`, if there is one."""
         state = self.state
         if state.progress is not None:
             state.progress.malformed(self._row)
@@ -406,7 +408,7 @@ class SendRun:
         self._producer.dead_letter(state.topic, raw, code="malformed", text=text, source=source)
         state.malformed += 1
         if len(state.problems) < _PROBLEMS_SHOWN:
-            state.problems.append(f"{self._input.unit} {position}: {text}")
+            state.problems.append(f"{self._input.unit} {position}: {shown or text}")
 
     def _keep_dead_letters(self) -> None:
         """Keep the dead letters once. A second Ctrl-C at the end of a run calls this again."""

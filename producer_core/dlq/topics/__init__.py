@@ -1,6 +1,6 @@
 """Publish dead letters to Kafka topics and fetch them, with the headers of several dialects."""
 
-from producer_core.dlq.topics.fetcher import FetchSummary, NotDeadLetters, fetch
+from producer_core.dlq.topics.fetcher import FetchSummary, NotDeadLetters, check_topic, fetch
 from producer_core.dlq.topics.from_record import DeadLetterRecord, SourceTopic, dead_letter_of, derived_id
 from producer_core.dlq.topics.origin import Dialect, Headers, RecordOrigin, WrittenDialect
 from producer_core.dlq.topics.publisher import PublishSummary, publish
@@ -17,6 +17,7 @@ __all__ = [
     "RecordOrigin",
     "SourceTopic",
     "WrittenDialect",
+    "check_topic",
     "dead_letter_of",
     "derived_id",
     "fetch",

@@ -28,6 +28,8 @@ from producer_core.kafka import clients
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicMetadata
+
     from producer_core.store import Store
 
 SLICE = 1000
@@ -112,6 +114,13 @@ def fetch(
     summary = job.summary()
     job.audit(summary.new, summary.text, since)
     return summary
+
+
+def check_topic(settings: Mapping[str, Any], topic: str) -> None:
+    """Raise BrokerUnreachable if no broker responds, ConfigError if the topic does not exist or cannot be read."""
+    client_errors: list[KafkaError] = []
+    with clients.reader(settings, {}, name="fetch", on_error=client_errors.append) as handle:
+        _described(handle, topic, client_errors)
 
 
 @dataclass
@@ -378,6 +387,14 @@ def _source_topic(
     settings: Mapping[str, Any], handle: Consumer, topic: str, client_errors: Sequence[KafkaError]
 ) -> tuple[SourceTopic, int]:
     """Return the topic with its ids, and the number of its partitions."""
+    described = _described(handle, topic, client_errors)
+    cluster_id = clients.cluster_id(settings, topic, _REQUEST_TIMEOUT)
+    if cluster_id is None:
+        raise BrokerUnreachable("The brokers did not return a cluster id.")
+    return SourceTopic(cluster_id, topic, _topic_id(settings, topic)), len(described.partitions)
+
+
+def _described(handle: Consumer, topic: str, client_errors: Sequence[KafkaError]) -> TopicMetadata:
     try:
         described = handle.list_topics(topic, timeout=_REQUEST_TIMEOUT).topics[topic]
     except KafkaException as error:
@@ -385,10 +402,7 @@ def _source_topic(
         raise BrokerUnreachable(f"No broker responded: {cause.str()}.") from error
     if described.error is not None:
         raise ConfigError(f"{topic} cannot be read: {described.error.str()}.", fix="Check the topic name.")
-    cluster_id = clients.cluster_id(settings, topic, _REQUEST_TIMEOUT)
-    if cluster_id is None:
-        raise BrokerUnreachable("The brokers did not return a cluster id.")
-    return SourceTopic(cluster_id, topic, _topic_id(settings, topic)), len(described.partitions)
+    return described
 
 
 def _topic_id(settings: Mapping[str, Any], topic: str) -> str:

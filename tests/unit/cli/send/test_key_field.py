@@ -33,3 +33,23 @@ def test_a_row_without_a_usable_key_is_invalid(tmp_path, line):
 
     with pytest.raises(InvalidMessage, match="key"):
         key_of(row, "k")
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        ('{"id": 1, "name": "a"}', "Its fields: id, name."),
+        ("{}", "It has no fields."),
+        ('{"a\\nb": 1}', "Its fields: 'a\\nb'."),
+        (f"{{{', '.join(f'{chr(34)}f{n}{chr(34)}: 1' for n in range(30))}}}", "f8, f9 and 20 more."),
+    ],
+    ids=["two", "none", "control characters", "many"],
+)
+def test_a_row_without_the_key_field_lists_its_fields(tmp_path, line, fields):
+    (row,) = open_rows(written(tmp_path, "a.jsonl", line))
+
+    with pytest.raises(InvalidMessage) as raised:
+        key_of(row, "customer")
+
+    assert str(raised.value).startswith("The row has no field 'customer' for the key. ")
+    assert str(raised.value).endswith(fields)
