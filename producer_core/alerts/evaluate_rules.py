@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
@@ -257,12 +258,17 @@ def _gone(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapsho
                 name,
                 producer.producer_id,
                 snapshot.now,
-                definition=rule,
+                definition=rule if producer.pending else _at_most_warning(rule),
                 threshold=condition.after,
                 seen=datetime.fromtimestamp(producer.seen_at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
                 client=producer.client,
                 pending=producer.pending,
             )
+
+
+def _at_most_warning(rule: AlertRule) -> AlertRule:
+    """Return the rule for a producer that had nothing unsettled: its end lost no message and needs no page."""
+    return replace(rule, severity="warning") if rule.severity == "critical" else rule
 
 
 def _stalled(name: str, rule: AlertRule, condition: Absence, snapshot: StoreSnapshot) -> Iterator[Alert]:

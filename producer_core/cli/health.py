@@ -20,6 +20,7 @@ _ORDER: tuple[Status, ...] = ("healthy", "degraded", "unhealthy")
 _MAX_AGE = 24 * 3600.0
 _WINDOW = 300.0
 _MAX_ERROR_RATE = 0.05
+_NONE_UNSETTLED = "no message was unsettled"
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,13 @@ def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:
     name = f"{row['client_id']} ({row['host']}, process {row['pid']})"
     silent = now - row["seen_at"]
     if silent > ALIVE:
+        pending = row["pending"]
+        unsettled = (
+            f"{plural(pending, 'message was', 'messages were')} unsettled" if pending else _NONE_UNSETTLED
+        )
         return (
-            "unhealthy",
-            f"{name} has sent no heartbeat for {output.duration(silent)} and was not closed.",
+            "unhealthy" if pending else "degraded",
+            f"{name} has sent no heartbeat for {output.duration(silent)} and was not closed; {unsettled}.",
         )
     if not row["connected"]:
         return (

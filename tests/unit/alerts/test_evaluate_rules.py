@@ -29,6 +29,26 @@ def test_a_silent_producer_is_gone_after_40_seconds_and_back_with_its_next_heart
     assert changes == {35: [], 40: [], 45: [("producer_gone", "fired")], 50: [("producer_gone", "resolved")]}
 
 
+@pytest.mark.parametrize(("pending", "severity"), [(0, "warning"), (1, "critical")])
+def test_a_killed_producer_is_critical_only_with_unsettled_messages(pending, severity):
+    world = World(RULES)
+
+    with_producer(world, 45, silent=45, pending=pending)
+
+    (gone,) = world.known.values()
+    assert (gone.rule, gone.severity) == ("producer_gone", severity)
+    assert f"unsettled messages: {pending}" in gone.text
+
+
+def test_a_rule_with_a_lower_severity_keeps_it():
+    info = dataclasses.replace(RULES["producer_gone"], severity="info")
+    world = World({"producer_gone": info})
+
+    with_producer(world, 45, silent=45, pending=1)
+
+    assert [gone.severity for gone in world.known.values()] == ["info"]
+
+
 def test_a_closed_producer_is_not_gone():
     assert with_producer(World(RULES), 60, silent=60.0, closed=True) == []
 

@@ -105,7 +105,7 @@ def test_a_running_connected_producer_is_healthy(path):
     ("producer", "message"),
     [
         ({"connected": False, "connection_error": "Connection refused"}, "not connected: Connection refused"),
-        ({"seen_at": time.time() - 100}, "sent no heartbeat for"),
+        ({"seen_at": time.time() - 100, "pending": 3}, "not closed; 3 messages were unsettled."),
     ],
 )
 def test_a_disconnected_or_silent_producer_is_unhealthy(path, producer, message):
@@ -116,6 +116,13 @@ def test_a_disconnected_or_silent_producer_is_unhealthy(path, producer, message)
     assert result.exit_code == 1
     assert result.output.startswith("unhealthy")
     assert message in result.output
+
+
+def test_a_killed_producer_without_unsettled_messages_is_degraded(path):
+    found = as_json(stored(path, seen_at=time.time() - 100, pending=0), "health")
+
+    assert found["status"] == "degraded"
+    assert found["issues"][0].endswith("and was not closed; no message was unsettled.")
 
 
 def test_a_nearly_full_queue_is_degraded(path):
