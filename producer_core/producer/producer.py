@@ -206,11 +206,17 @@ class ReliableKafkaProducer:
         threads. Raise InvalidMessage for a message that can never be sent, QueueFull if there is no room within
         `max_block_ms`, ProducerClosed after close(). A message that the broker rejects becomes a dead letter instead.
         """
-        delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
+        if dedup_key is not None and self.deduplicator is None:
+            raise InvalidMessage(
+                "dedup_key is given, but deduplication is off.", fix="Set enable_deduplication=True."
+            )
+        callbacks = None
         if callback is not None or on_delivery is not None or record_id is not None:
             arguments.check_callback(callback, "callback")
             arguments.check_callback(on_delivery, "on_delivery")
-            delivery.callbacks = Callbacks(callback, on_delivery, record_id)
+            callbacks = Callbacks(callback, on_delivery, record_id)
+        delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
+        delivery.callbacks = callbacks
         if self.deduplicator is not None:
             if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _UNHASHED_LENGTH:
                 delivery.checksum = (
@@ -218,10 +224,6 @@ class ReliableKafkaProducer:
                 )
             else:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
-        elif dedup_key is not None:
-            raise InvalidMessage(
-                "dedup_key is given, but deduplication is off.", fix="Set enable_deduplication=True."
-            )
         return f"{self._ids.prefix}{delivery.seq}" if self._enqueuer.accept(delivery) else None
 
     def _delivery(
@@ -244,14 +246,15 @@ class ReliableKafkaProducer:
             self._components.check_topic(topic)
         data = encode_value(value, serializer or self._value_serializer)
         key_data = encode_key(key, self._key_serializer)
+        usual = headers is None and partition is None and timestamp_ms is None
+        extra = None if usual else (encode_headers(headers), _placement(partition, timestamp_ms))
+        # The last step that may fail comes before this one: a refused message uses no sequence.
         raw = self._ids.raw(number := self._next_sequence())
         if not number & YIELD_MASK:  # a safe point: the message holds no lane or claim yet
             self._enqueuer.transport.yield_to_poller()
-        if headers is None and partition is None and timestamp_ms is None:  # the usual case
+        if extra is None:
             return Delivery(raw, number, topic, key_data, data)
-        return Delivery(
-            raw, number, topic, key_data, data, encode_headers(headers), _placement(partition, timestamp_ms)
-        )  # fmt: skip
+        return Delivery(raw, number, topic, key_data, data, *extra)
 
     @staticmethod
     def _checksum(topic: str, key: bytes | None, value: Any, dedup_key: str | None) -> str:

@@ -40,6 +40,31 @@ def test_the_single_dict_of_confluent_kafka_is_accepted():
 
 
 @pytest.mark.parametrize(
+    "argument",
+    [
+        {"headers": {"a\0b": b"x"}},
+        {"headers": 5},
+        {"partition": -1},
+        {"timestamp_ms": 1.5},
+        {"callback": 5},
+        {"on_delivery": 5},
+        {"dedup_key": "x"},
+        {"key": object()},
+        {"value": object()},
+    ],
+    ids=lambda argument: next(iter(argument)),
+)
+def test_a_refused_message_uses_no_sequence(producer, argument):
+    before = producer.send_message("orders", {"n": 1})
+    with pytest.raises(InvalidMessage):
+        producer.send_message(**{"topic": "orders", "value": {"n": 2}, **argument})
+    after = producer.send_message("orders", {"n": 3})
+
+    session, number = before.rsplit("-", 1)
+    assert after == f"{session}-{int(number) + 1}"
+
+
+@pytest.mark.parametrize(
     ("argument", "fix"),
     [
         ("enable_dedup", "Did you mean enable_deduplication=?"),
