@@ -112,7 +112,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view.producer)
         cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
-        died = store.rows("death_times", since=since, until=until, **view.where)[0]
+        died = store.rows("death_times", since=since, until=until, **view.where)
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
     slices = _slices(step, at, failed, *series)
@@ -174,11 +174,17 @@ def _with_exact_outage(found: CauseFinding, rows: Rows, now: float) -> CauseFind
     return replace(found, since=since, until=now if found.ongoing else min(until, now), lasted=lasted)
 
 
-def _with_exact_failures(found: CauseFinding, times: Mapping[str, Any], now: float) -> CauseFinding:
-    """Take the start and end of failing messages from their dead letters, because a slice may be longer than the failures."""
-    first, last = times["first_at"], times["last_at"]
-    if found.key != "failing" or first is None:
+def _with_exact_failures(found: CauseFinding, rows: Rows, now: float) -> CauseFinding:
+    """Take the start and end of failing messages from their dead letters, because a slice may be longer than the failures.
+
+    They are those of the cause that the finding names. If other messages fail now, they are those of all causes.
+    """
+    if found.key != "failing" or not rows:
         return found
+    named = [row for row in rows if (row["topic"], row["code"]) == found.named]
+    if not named or (found.ongoing and named[0]["last_at"] < now - _MINUTE):
+        named = list(rows)
+    first, last = min(row["first_at"] for row in named), max(row["last_at"] for row in named)
     since, until = max(found.since, first), now if found.ongoing else min(last, now)
     return replace(found, since=since, until=until, lasted=min(found.lasted, max(until - since, 1.0)))
 

@@ -258,6 +258,7 @@ def failing(now: CauseInputs) -> Iterator[CauseFinding]:
         tone="bad" if share > 0.05 else "warning",
         since=now.at,
         until=now.at + now.seconds,
+        named=(topic, code) if code else None,
     )
 
 

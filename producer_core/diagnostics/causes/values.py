@@ -150,7 +150,7 @@ class CauseFinding:
 
     `since` and `until` bound the time of the finding; `lasted` is the part of it with the problem. `ongoing`: the
     problem has not ended. `past` is the title after its end. `partly`: the evidence covers only the slices with the
-    problem, not the whole range.
+    problem, not the whole range. `named` is the topic and the error code of the failed messages that the text names.
     """
 
     key: str
@@ -166,6 +166,7 @@ class CauseFinding:
     ongoing: bool = True
     past: str = ""
     partly: bool = False
+    named: tuple[str, str] | None = None
 
     @property
     def state(self) -> bool:

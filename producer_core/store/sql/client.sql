@@ -48,9 +48,10 @@ WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at <
 GROUP BY 1, topic, code ORDER BY 1, count DESC, topic, code;
 
 -- name: death_times
--- When the first and the last dead letter failed, whatever their present state.
-SELECT min(failed_at) AS first_at, max(failed_at) AS last_at
+-- When the first and the last dead letter of each topic and error code failed, whatever their present state.
+SELECT topic, code, min(failed_at) AS first_at, max(failed_at) AS last_at
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND ($cluster IS NULL OR cluster_id = $cluster);
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY topic, code;

@@ -16,13 +16,13 @@ from tests.fixtures.pages import VIEW
 NOW = 0.0
 
 
-def dead_letter(number, *, failed_at):
+def dead_letter(number, *, failed_at, code="POLICY_VIOLATION"):
     text = "Broker: Policy violation"
     return DeadLetter(
         message_id=f"m-{number}", cluster_id="c", producer_id="p", topic="payments", key=b"k", value=b"{}", headers=(),
         partition=None, timestamp_ms=None, verdict="rejected", verdict_reason="one transmission", kind="permanent",
-        code="POLICY_VIOLATION", error_text=text, fingerprint=fingerprint("POLICY_VIOLATION", text),
-        attempts=(Attempt(failed_at, "POLICY_VIOLATION", text),), accepted_at=failed_at - 1, failed_at=failed_at,
+        code=code, error_text=text, fingerprint=fingerprint(code, text), attempts=(Attempt(failed_at, code, text),),
+        accepted_at=failed_at - 1, failed_at=failed_at,
     )  # fmt: skip
 
 
@@ -135,3 +135,37 @@ def test_failures_have_the_same_times_in_every_range(store, window):
         one for one in queries.latency(store, queries.View(window), NOW).findings if one.key == "failing"
     ]
     assert (round(found.since), round(found.until), found.ongoing) == (round(died[0]), round(died[1]), False)
+
+
+def failing(store):
+    (found,) = [one for one in queries.latency(store, VIEW, NOW).findings if one.key == "failing"]
+    return found
+
+
+def with_deaths(store, *deaths):
+    """Store dead letters with these codes and times."""
+    fill(store)
+    DeadLetters(store).add(
+        [dead_letter(number, failed_at=at, code=code) for number, (code, at) in enumerate(deaths)]
+    )
+    store.append(Batch("q", 0, tuple(messages(at, "payments", dead=1) for _, at in deaths)))
+
+
+def test_mixed_failures_are_ongoing_since_the_first_of_the_cause_that_is_named(store):
+    named = [("POLICY_VIOLATION", NOW - at) for at in (40, 30, 20, 5)]
+    with_deaths(store, ("MSG_SIZE_TOO_LARGE", NOW - 280), *named)
+
+    found = failing(store)
+
+    assert found.evidence.startswith("4 of them with POLICY_VIOLATION")
+    assert (round(found.since), found.ongoing) == (round(NOW - 40), True)
+
+
+def test_mixed_failures_whose_named_cause_is_over_are_ongoing_since_the_first_failure(store):
+    named = [("POLICY_VIOLATION", NOW - at) for at in (280, 270, 260)]
+    with_deaths(store, ("MSG_SIZE_TOO_LARGE", NOW - 290), *named, ("MSG_SIZE_TOO_LARGE", NOW - 5))
+
+    found = failing(store)
+
+    assert found.evidence.startswith("3 of them with POLICY_VIOLATION")
+    assert (round(found.since), found.ongoing) == (round(NOW - 290), True)
