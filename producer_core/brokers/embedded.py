@@ -5,8 +5,13 @@
         broker.reject("orders", "POLICY_VIOLATION")
 
 It speaks Kafka's protocol to any client, keeps records in memory (5 MB per partition, then it drops the oldest), and
-needs neither Java nor a file. It cannot prove exactly-once: it does not drop the duplicates of an idempotent client's
-own retries, fences no transactional id, and shows aborted records to every consumer.
+needs neither Java nor a file.
+
+It accepts the requests of transactions, so code with `delivery="exactly_once"` runs, but without the guarantee: it does
+not drop the duplicates of an idempotent client's own retries, fences no transactional id, and shows the records of open
+and aborted transactions to `read_committed` consumers too. As on Kafka, the end of a transaction adds a marker to each
+of its partitions, which takes an offset. The marker's checksum is wrong: a consumer with `check.crcs` reports _BAD_MSG
+there. Use `producer-core broker start` to test exactly-once delivery.
 """
 
 from __future__ import annotations

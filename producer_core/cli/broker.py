@@ -84,6 +84,10 @@ def start(
     Prints the address for --bootstrap-servers. Topics are created automatically on first use, with 4 partitions. If the
     brokers are already running, the command prints the same address and changes nothing.
 
+    The brokers support transactions and so exactly_once, with one node too. Each transaction adds a marker to each of
+    its partitions, which takes an offset, so offsets have gaps. The embedded broker of the demo and the examples does
+    not guarantee exactly_once.
+
     With --secure, it prints the path of a settings file for --config-file instead, for the user "app", which may use
     every topic. The user "admin" may do everything; "app2" has no permissions until "broker grant". A second listener
     on 127.0.0.1 requires no password; it is for setup.

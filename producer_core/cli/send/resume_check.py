@@ -30,6 +30,7 @@ from producer_core.cli.send.state_file import Partition, SendJob, SendState, Sta
 from producer_core.cli.send.unsaved_rows import UnsavedRows, find_unsaved_rows
 from producer_core.config import ClientConfig
 from producer_core.errors import BrokerError, ConfigError, JournalError, JournalLocked
+from producer_core.replay.guarantee import WITHOUT_TRANSACTIONS
 from producer_core.store import default_path
 
 _QUEUE = 100_000
@@ -53,7 +54,8 @@ def can_resume(path: Path | None, delivery: str, *, dedup: bool, cluster_id: str
     """Return whether the input can be read again. Raise ConfigError where the command needs that and it cannot."""
     regular = is_file(path)
     source = "Standard input" if path is None else f"{path} is not a regular file; it"
-    if regular and not dedup and not (delivery == "exactly_once" and cluster_id.startswith("embedded-")):
+    transactional = not cluster_id.startswith(WITHOUT_TRANSACTIONS)
+    if regular and not dedup and (delivery != "exactly_once" or transactional):
         return True
     if delivery == "exactly_once" and not regular:
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -11,10 +12,12 @@ import time
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from producer_core._internal import librdkafka
 from producer_core.brokers import embedded, mock
+from producer_core.cli import main
 from producer_core.errors import BrokerError, ConfigError, MissingTool
 from tests.support import eventually
 
@@ -321,3 +324,62 @@ def test_a_librdkafka_without_the_mock_cluster_is_reported(monkeypatch):
 
 def test_the_mock_uses_the_library_of_confluent_kafka():
     assert librdkafka.library()._name.startswith(os.sep)
+
+
+# the limits that docs/concepts/guarantees.md states
+
+
+def consumed(servers, **settings):
+    """Return the values of the partition, and the error at which the consumer stops."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "limits",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            **settings,
+        }
+    )
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        values = []
+        while (message := consumer.poll(30)).error() is None:
+            values.append(message.value())
+        return values, message.error().name()
+
+
+def transactional(servers):
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "limits"})
+    producer.init_transactions(30)
+    return producer
+
+
+def test_the_documented_limits_of_transactions_are_those_of_the_broker():
+    with embedded.start(brokers=1, topics={"orders": 1}) as broker:
+        servers = broker.bootstrap_servers
+        producer = transactional(servers)
+        producer.begin_transaction()
+        producer.produce("orders", b"open", partition=0)
+        producer.flush(30)
+        while_open = consumed(servers)
+        producer.abort_transaction(30)
+        aborted, checked = consumed(servers), consumed(servers, **{"check.crcs": True})
+
+        transactional(servers)  # would fence the first one
+        producer.begin_transaction()
+        producer.produce("orders", b"not fenced", partition=0)
+        producer.commit_transaction(30)
+        committed = consumed(servers)
+
+    assert while_open == aborted == ([b"open"], "_PARTITION_EOF")
+    assert checked == ([b"open"], "_BAD_MSG")
+    assert committed == ([b"open", b"not fenced"], "_PARTITION_EOF")
+
+
+def test_the_limits_of_exactly_once_are_documented_where_the_broker_is_started():
+    started = " ".join(CliRunner().invoke(main, ["broker", "start", "--help"]).output.split())
+
+    assert "The embedded broker of the demo and the examples does not guarantee exactly_once." in started
+    assert "takes an offset" in started
+    assert "check.crcs" in embedded.__doc__
+    assert "without the guarantee" in embedded.__doc__

@@ -19,6 +19,7 @@ from producer_core.errors import ConfigError
         ("/dev/null", False, "c1", "not a regular file"),
         (__file__, True, "c1", "--dedup keeps row hashes in memory"),
         (__file__, False, "embedded-1", "embedded broker"),
+        (__file__, False, "mockCluster1", "embedded broker"),  # its id in a response
     ],
 )
 def test_an_input_that_cannot_be_exactly_once_is_refused_with_a_fix(input, dedup, cluster, message):
