@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from tests.support import eventually
 pytestmark = pytest.mark.browser
 
 SECRET = "correct horse battery"
+LONG_NAME = "augusta-ada-of-lovelace"
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,7 @@ def address(folder, store):
     secrets.parent.mkdir()
     secrets.write_text(
         f'[dashboard]\nread_only = ["bob"]\n[dashboard.passwords]\nada = "{hashed(SECRET)}"\nbob = "{hashed(SECRET)}"\n'
+        f'{LONG_NAME} = "{hashed(SECRET)}"\n'
     )
     with command(folder, "--port", "8970", "--address", "0.0.0.0") as process:
         output = []
@@ -126,6 +129,32 @@ def test_a_deep_link_survives_the_sign_in_and_a_reload(page, address):
     assert page.url.startswith(f"{address}/alerts?") and "show=Rules" in page.url
     page.reload()
     page.get_by_text("dead_letters_growing").first.wait_for()
+
+
+@pytest.mark.parametrize("name", ["ada", LONG_NAME])
+def test_on_a_phone_the_user_menu_covers_neither_the_age_of_the_data_nor_the_menu_button(
+    browser, address, name
+):
+    with contextlib.closing(
+        browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    ) as context:
+        phone = context.new_page()
+        phone.set_default_timeout(120_000)
+        phone.goto(f"{address}/errors")
+        sign_in(phone, name)
+        menu = phone.locator(".st-key-pc-user button")
+        pill = phone.locator(".pc-data-age")
+        pill.wait_for()
+        menu.wait_for()
+        keep(phone, f"phone-{name}")
+        sidebar = phone.get_by_test_id("stExpandSidebarButton").first
+        boxes = sorted((one.bounding_box() for one in (sidebar, pill, menu)), key=lambda box: box["x"])
+
+        for left, right in itertools.pairwise(boxes):
+            assert left["x"] + left["width"] <= right["x"]
+        assert boxes[-1]["x"] + boxes[-1]["width"] <= 390
+        phone.get_by_role("button", name=name[:12]).click()  # the menu keeps its name
+        phone.get_by_text(f"Signed in as {name}.").wait_for()
 
 
 def test_an_action_is_audited_by_name_and_sign_out_ends_every_tab(page, address, store):
