@@ -85,6 +85,9 @@ def snapshot(target: Path, store_path: Path | None, as_json: bool) -> None:
 
     \b
       producer-core store snapshot backup.duckdb
+
+    A replay from the copy looks for each dead letter on its topic first. The store itself does not know about replays
+    from its copies: replay dead letters from one of them only.
     """
     from producer_core.store import Store
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +31,7 @@ from producer_core.delivery.prober import AckCheckpoints
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.settlement import Settlement
 from producer_core.delivery.transport import TransportFactory
+from producer_core.errors import ProducerError
 from producer_core.events import Hook, Notice
 from producer_core.messages import MessageIds
 
@@ -185,6 +185,14 @@ class DeliveryEngine:
 
     # waiting
 
+    def refuse_in_callback(self, call: str) -> None:
+        """Raise ProducerError in a delivery callback of this producer, where a wait for reports would never end."""
+        if self._hooks.calling:
+            raise ProducerError(
+                f"{call} was called in a delivery callback. It waits for delivery reports, and these wait for the callback.",
+                fix="Call it on another thread, for example after a threading.Event that the callback sets.",
+            )
+
     def wait_until(self, done: Callable[[], bool]) -> None:
         """Wait until `done()`, or until nothing is pending and nothing new is accepted."""
         self.transport.flush_soon()
@@ -198,8 +206,6 @@ class DeliveryEngine:
         """
         self.transport.flush_soon()
         reporting = self.settlement.reporting
-        if threading.get_ident() in reporting:
-            reporting = set()  # a flush in a delivery callback does not wait for other callbacks
         deadline = None if timeout is None else time.monotonic() + timeout
         while self.waiting or reporting:
             left = 0.1 if deadline is None else deadline - time.monotonic()
@@ -224,6 +230,7 @@ class DeliveryEngine:
             self.pending_log.stop()
         self.retry_manager.stop()
         self._ambiguity.stop(deadline.left(at_most=2.0) / 2)
+        self._hooks.defer_callbacks()
         if self.pending:
             self.transport.purge()
             self._wait_reports(deadline.left(at_least=0.5, at_most=2.0))
@@ -233,6 +240,7 @@ class DeliveryEngine:
         self._failure_handler.end()
         if self.pending_log is not None:
             self.pending_log.flush()
+        self._hooks.call_deferred(deadline.left(at_least=0.5, at_most=5.0))
 
     def _wait_statistics(self, timeout: float) -> None:
         """Wait for the statistics that prove which purged messages were never sent."""

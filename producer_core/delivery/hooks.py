@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from producer_core._internal.log_fields import with_fields
@@ -19,6 +20,8 @@ from producer_core.messages import MessageStatus, id_text
 logger = queued_logger(__name__)
 
 _StatisticsListener = Callable[[Mapping[str, Any]], None]
+_Call = tuple[Any, ...]
+"""The topic of a message, its callback, and the callback's arguments."""
 
 
 class HookDispatcher:
@@ -34,6 +37,7 @@ class HookDispatcher:
         self._connection_failed = [hook.connection_failed for hook in hooks]
         self._notice = [hook.notice for hook in hooks]
         self._local = threading.local()
+        self._deferred: list[_Call] | None = None  # while closing
 
     def add_statistics_listener(self, listener: _StatisticsListener) -> None:
         """Call this function too with librdkafka's statistics."""
@@ -94,7 +98,58 @@ class HookDispatcher:
             error = None if dead_letter is None else _delivery_failed(dead_letter)
             self._call(delivery.topic, callbacks.callback, error is None, settled, error or report)
 
+    @contextmanager
+    def callbacks_last(self) -> Iterator[None]:
+        """Call the callbacks of the messages that the block settles at its end, in order.
+
+        A callback that blocks then delays no other message of the same reports.
+        """
+        held: list[_Call] = []
+        self._local.held = held
+        try:
+            yield
+        finally:
+            self._local.held = None
+            for call in held:
+                self._call(*call)
+
+    def defer_callbacks(self) -> None:
+        """Keep the callbacks of the messages that are settled from now on for `call_deferred`. Used by close()."""
+        self._deferred = []
+
+    def call_deferred(self, timeout: float) -> None:
+        """Call the deferred callbacks on another thread, and wait for `timeout` seconds: a callback may never return."""
+        deferred = self._deferred
+        if not deferred:
+            return
+        thread = threading.Thread(
+            target=self._call_all, args=(deferred,), name="producer-core-callbacks", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is exiting and starts no threads
+            self._call_all(deferred)
+            return
+        thread.join(timeout)
+        if thread.is_alive():
+            left = with_fields("close() does not wait for delivery callbacks", not_returned=len(deferred))
+            logger.warning(**left)
+
+    def _call_all(self, calls: list[_Call]) -> None:
+        while calls:
+            self._call_now(*calls[0])
+            del calls[0]
+
     def _call(self, topic: str, callback: Callable[..., None], *arguments: Any) -> None:
+        held: list[_Call] | None = getattr(self._local, "held", None)
+        if held is not None:
+            held.append((topic, callback, *arguments))
+        elif self._deferred is not None:
+            self._deferred.append((topic, callback, *arguments))
+        else:
+            self._call_now(topic, callback, *arguments)
+
+    def _call_now(self, topic: str, callback: Callable[..., None], *arguments: Any) -> None:
         self._local.calling = True
         try:
             callback(*arguments)

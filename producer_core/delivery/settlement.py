@@ -76,7 +76,7 @@ class Settlement:
     def reports(self, batch: Sequence[Report]) -> None:
         """Settle reported messages. Called on the poll thread."""
         reports = ReportBatch.of(batch)
-        with self._until_reported():
+        with self._until_reported(), self._hooks.callbacks_last():
             acknowledged = (
                 self._all_acked(reports) if reports.plain else Acknowledgements.of(self._each(reports))
             )

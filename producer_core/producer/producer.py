@@ -294,6 +294,7 @@ class ReliableKafkaProducer:
         are accepted one by one.
         """
         self._shutdown.check()
+        self._engine.refuse_in_callback("send_batch()")
         arguments.check_batch(messages, key_extractor)
         batch = BatchSend()
         deliveries = self._batch_deliveries(batch, topic, messages, key_extractor)
@@ -346,6 +347,7 @@ class ReliableKafkaProducer:
         from producer_core.producer.frames import send_frame
 
         self._shutdown.check()
+        self._engine.refuse_in_callback("send_frame()")
         self._components.check_topic(topic)
         return send_frame(
             self,
@@ -360,10 +362,15 @@ class ReliableKafkaProducer:
         )
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until all accepted messages are settled, for at most `timeout` seconds. A timeout is logged."""
+        """Wait until all accepted messages are settled, for at most `timeout` seconds. A timeout is logged.
+
+        In a delivery callback it raises ProducerError, as do `send_batch`, `send_frame` and `replay_dlq_messages`: the
+        reports that they wait for arrive on the callback's thread.
+        """
         arguments.check_timeout(timeout, optional=True)
         if self._shutdown.forked:
             raise ForkedProducer
+        self._engine.refuse_in_callback("flush()")
         if not self._engine.wait_idle(timeout):
             logger.warning(**with_fields("flush timed out", pending=self._engine.waiting, timeout=timeout))
 
@@ -413,6 +420,7 @@ class ReliableKafkaProducer:
         this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
         """
         self._shutdown.check()
+        self._engine.refuse_in_callback("replay_dlq_messages()")
         arguments.check_replay(topic, max_messages, timeout, inconclusive)
         backend = self._components.dead_letter_backend
         return backend.replay(self, topic, max_messages, timeout, inconclusive, to_cluster)
@@ -606,7 +614,8 @@ class ReliableKafkaProducer:
         """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.
 
         A fifth of the time (half of it while no broker is connected), at most 2 s, is reserved for keeping the rest. Close
-        exceeds the timeout only while a slow disk writes dead letters. With a journal the rest stays there and is sent at
+        exceeds the timeout only while a slow disk writes dead letters; it does not wait longer for a callback that blocks. In
+        a callback, close continues in another thread and returns the report so far. With a journal the rest stays there and is sent at
         the next start; without one it becomes dead letters. Further calls return the same report.
         """
         arguments.check_timeout(timeout)

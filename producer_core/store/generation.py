@@ -1,13 +1,14 @@
-"""Recognize a store that was restored from a copy, by its generation number.
+"""Recognize a store that was restored or copied, by its generation.
 
-Each replay increments a number in the store and in a file beside it when it starts. A store restored from a copy has a
-lower number than the file. A store copied to another place has no file. In both cases a replay may have written dead
-letters whose verdict in the store still says that a resend is safe.
+A generation is a random number in the store and in a file beside it. A new store gets one, and each replay writes a new one
+when it starts. A store whose number is not that of the file was put there from a copy. A replay from the other store may
+then have written dead letters whose verdict here still says that a resend is safe.
 """
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,53 +23,37 @@ if TYPE_CHECKING:
 logger = queued_logger(__name__)
 
 RESTORED = "The store was restored from a copy, and a replay after that copy may have written this message."
+_BITS = 62
+_NONE = 0
 
 
 def is_restored(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    """Whether the file at `path` is older than the last replay started there, or was copied from another place."""
-    number, file_number = _number(connection), _file_number(path)
-    return number < file_number or (number > 0 and file_number == 0)
+    """Whether the file at `path` is not the store of the last replay there, or was copied from another place."""
+    number = _number(connection)
+    return number == _NONE or number != _file_number(path)
 
 
 def revoke_safe_verdicts(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
     """Revoke all safe verdicts, within the caller's transaction; return their number."""
     changed = safe_verdicts.revoke(connection, RESTORED)
-    _write(connection, path, max(_number(connection), _file_number(path)) + 1)
+    begin(connection, path)
     return changed
 
 
 def begin_replay(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Increment the generation, within the caller's transaction; return the number of revoked safe verdicts."""
+    """Begin a generation, within the caller's transaction; return the number of revoked safe verdicts."""
     if is_restored(connection, path):
         return revoke_safe_verdicts(connection, path)
-    _write(connection, path, _number(connection) + 1)
+    begin(connection, path)
     return 0
 
 
-def inherit(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Give a new store the generation of the previous store at this path."""
-    if file_number := _file_number(path):
-        connection.execute("UPDATE store_generation SET number = ?", [file_number])
+def begin(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write a new number to the file, then to the store, within the caller's transaction.
 
-
-def _number(connection: duckdb.DuckDBPyConnection) -> int:
-    row = connection.execute("SELECT max(number) FROM store_generation").fetchone()
-    return int(row[0] or 0) if row else 0
-
-
-def _file(path: Path) -> Path:
-    return path.with_name(path.name + ".generation")
-
-
-def _file_number(path: Path) -> int:
-    """Return the number in the file beside the store; 0 if there is no readable file."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(_file(path).read_text())
-    return 0
-
-
-def _write(connection: duckdb.DuckDBPyConnection, path: Path, number: int) -> None:
-    """Write the file before the store: if the transaction then fails, verdicts are only revoked without need."""
+    If the transaction then fails, verdicts are only revoked without need.
+    """
+    number = secrets.randbits(_BITS) or 1
     draft = _file(path).with_suffix(".generation.new")
     try:
         private_files.write(draft, str(number))
@@ -76,3 +61,19 @@ def _write(connection: duckdb.DuckDBPyConnection, path: Path, number: int) -> No
     except OSError as error:
         logger.warning(**with_fields("store generation not written", path=str(_file(path)), error=str(error)))
     connection.execute("UPDATE store_generation SET number = ?", [number])
+
+
+def _number(connection: duckdb.DuckDBPyConnection) -> int:
+    row = connection.execute("SELECT max(number) FROM store_generation").fetchone()
+    return int(row[0] or _NONE) if row else _NONE
+
+
+def _file(path: Path) -> Path:
+    return path.with_name(path.name + ".generation")
+
+
+def _file_number(path: Path) -> int:
+    """Return the number in the file beside the store, or _NONE if there is no readable file."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(_file(path).read_text())
+    return _NONE

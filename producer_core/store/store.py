@@ -265,7 +265,7 @@ class Store:
                 self._report_emptied()
             if created:
                 with self._pool.borrow(write=True) as connection:
-                    generation.inherit(connection, self.path)
+                    generation.begin(connection, self.path)
                 return
         with unattended(), self._pool.borrow() as connection:
             version = check(connection, self.path)
@@ -279,7 +279,7 @@ class Store:
             self._revoke_safe_verdicts()
 
     def begin_replay(self) -> None:
-        """Increment the generation when a replay starts to send, so that an older copy is recognized when restored."""
+        """Begin a new generation when a replay starts to send, so that an older copy is recognized when restored."""
         with self.borrow(write=True) as connection:
             self._report_restored(generation.begin_replay(connection, self.path))
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core import ProducerError, ReliableKafkaProducer, RetryConfig
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.prober import AckCheckpoints, resolve
 from producer_core.events import Acknowledged, Hook
@@ -163,21 +163,22 @@ def test_a_flush_waits_until_the_dead_letter_is_stored(monkeypatch):
     producer.close()
 
 
-def test_two_callbacks_that_flush_do_not_wait_for_each_other(monkeypatch):
+def test_a_flush_in_a_callback_raises_on_every_thread(monkeypatch):
     monkeypatch.setattr("producer_core.delivery.ambiguity.QUIET_PERIOD_S", 0.1)
-    both, ended = threading.Barrier(2), []
+    refused = []
 
     def flush_in_callback(report):
-        both.wait(10)
-        producer.flush(10)
-        ended.append(report.error is None)
+        with pytest.raises(ProducerError, match=r"flush\(\) was called in a delivery callback"):
+            producer.flush()
+        refused.append(report.error is None)
 
     producer, _ = make(once("_MSG_TIMED_OUT"), blind=True, on_ambiguous="dead_letter")
     # reported on the prober's thread
     producer.send_message("orders", b"1", "a", on_delivery=flush_in_callback)
     producer.send_message("orders", b"2", "b", on_delivery=flush_in_callback)  # reported on the poll thread
 
-    eventually(lambda: sorted(ended) == [False, True])
+    eventually(lambda: sorted(refused) == [False, True])
+    producer.flush(10)
     producer.close()
 
 

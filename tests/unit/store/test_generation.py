@@ -72,19 +72,42 @@ def test_a_restored_store_is_logged_and_has_no_safe_verdict(path, tmp_path, capl
 
 
 @pytest.mark.slow
-def test_a_copy_at_another_path_is_recognised_but_not_one_without_a_replay(path, tmp_path):
+@pytest.mark.parametrize("replayed", [False, True])
+def test_a_copy_at_another_path_is_recognised_with_and_without_a_replay_before(path, tmp_path, replayed):
     store = Store.open(path)
     add_dead_letters(store, 2)
+    if replayed:
+        store.begin_replay()
     store.close()
-    elsewhere = tmp_path / "elsewhere.duckdb"
-    shutil.copy(path, elsewhere)
-    assert verdicts(Store.open(elsewhere)) == {"rejected"}
+
+    copy = store.snapshot(tmp_path / "elsewhere.duckdb")
+
+    assert verdicts(Store.open(copy)) == {"possibly_persisted"}
+    assert verdicts(Store.open(path)) == {"rejected"}
+
+
+def test_a_copy_in_the_place_of_another_store_is_recognised(path, tmp_path):
+    store, other = Store.open(path), Store.open(tmp_path / "other.duckdb")
+    add_dead_letters(store, 2)
+    for one in (store, other):
+        one.close()
+    shutil.copy(path, other.path)
+
+    assert verdicts(Store.open(other.path)) == {"possibly_persisted"}
+
+
+def test_a_copy_in_the_place_of_a_deleted_store_is_recognised(path, tmp_path):
+    store = Store.open(path)
+    add_dead_letters(store, 2)
+    copy = store.snapshot(tmp_path / "copy.duckdb")
     store.begin_replay()
     store.close()
+    for file in tmp_path.glob("store.duckdb*"):
+        file.unlink()
 
-    shutil.copy(path, elsewhere)
+    shutil.copy(copy, path)
 
-    assert verdicts(Store.open(elsewhere)) == {"possibly_persisted"}
+    assert verdicts(Store.open(path)) == {"possibly_persisted"}
 
 
 @pytest.mark.slow
