@@ -208,6 +208,7 @@ def measure(bench: Bench) -> Outcome:
             with tempfile.TemporaryDirectory() as own:
                 copy = Path(own) / "store.duckdb"
                 shutil.copyfile(full, copy)
+                shutil.copyfile(f"{full}.generation", f"{copy}.generation")  # else it is a restored copy
                 copy.chmod(0o600)
                 yield {"store": str(copy), **(where if case.name == "ours" else {})}
 

@@ -101,6 +101,7 @@ class Bench:
     @contextmanager
     def _store(self, topic: str) -> Iterator[Store]:
         path = Path(shutil.copy(self._original, self._folder / f"{topic}.duckdb"))
+        shutil.copy(f"{self._original}.generation", f"{path}.generation")  # else it is a restored copy
         store = Store.open(path)
         with store.borrow(write=True) as connection:
             connection.execute("UPDATE dead_letters SET topic = ?", [topic])

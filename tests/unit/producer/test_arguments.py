@@ -148,7 +148,7 @@ SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "u", "sasl.passw
         ({"max.block.ms": 5, "max_block_ms": 6}, "given twice"),
         ({"value_serializer": 5}, "not a function"),
         (5, "must be a dict"),
-        ("linger.ms=5", "must be a dict"),
+        ("linger.ms=5", "The file linger.ms=5 does not exist"),
     ],
 )
 def test_a_setting_that_the_client_rejects_raises_a_config_error(settings, expected):

@@ -67,7 +67,7 @@ def test_a_checkpoint_that_a_kill_interrupts_loses_nothing(store, during, at):
 
 
 def test_without_the_undo_log_such_a_checkpoint_damages_the_store(store, during):
-    cut(during, store.path, 100_000)
+    cut(during, store.path, 4096)
     (during / "store.duckdb.undo").unlink()
 
     with pytest.raises(StoreCorrupt):

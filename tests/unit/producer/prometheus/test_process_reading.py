@@ -266,7 +266,9 @@ def test_increases_at_the_store_equal_the_acknowledgements_of_workers_that_come_
 # arguments
 
 
-@pytest.mark.parametrize("given", [5, None, [], ReliableKafkaProducer, object()], ids=repr)
+@pytest.mark.parametrize(
+    "given", [5, None, [], ReliableKafkaProducer, object()], ids=lambda given: type(given).__name__
+)
 def test_anything_but_a_producer_is_an_error_with_a_fix(given):
     with pytest.raises(ConfigError, match="is not a producer") as raised:
         start_metrics_server(0, given)

@@ -125,7 +125,11 @@ def test_an_unusable_address_is_an_error_with_a_fix(address):
     assert raised.value.fix == "Choose an address of this host, and a port above 1023."
 
 
-@pytest.mark.parametrize("port", [-1, 65536, "9464", None, 9464.0, True, object()], ids=repr)
+@pytest.mark.parametrize(
+    "port",
+    [-1, 65536, "9464", None, 9464.0, True, object()],
+    ids=lambda port: f"{type(port).__name__} {port}"[:12],
+)
 def test_an_invalid_port_is_an_error_with_a_fix(port):
     with pytest.raises(ConfigError) as raised:
         MetricsServer(lambda: b"", port=port)
