@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from producer_core._internal.log_fields import with_fields
@@ -280,44 +280,54 @@ def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:
 
     Both versions of control groups are read below `root`. The lowest limit from the process's group upwards counts.
     """
-    machine = _first_number(root / "proc/meminfo", scale=1024)
-    limits = [limit for path in _limit_files(root) if (limit := _first_number(path)) is not None]
+    below = str(root).rstrip("/")
+    machine = _first_number(f"{below}/proc/meminfo", scale=1024)
+    limits = [limit for path in _limit_files(below) if (limit := _first_number(path)) is not None]
     if machine is not None:
         limits.append(machine)
-    return _resident(root), min(limits, default=None)
+    return _resident(below), min(limits, default=None)
 
 
-def _resident(root: Path) -> int:
+def _resident(root: str) -> int:
     try:
-        pages = int((root / "proc/self/statm").read_text().split()[1])
+        pages = int(_read(f"{root}/proc/self/statm").split()[1])
     except (OSError, IndexError, ValueError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _limit_files(root: Path) -> Iterator[Path]:
+def _limit_files(root: str) -> Iterator[str]:
     """Return the limit files of the groups in /proc/self/cgroup, whose lines are `hierarchy:controllers:path`."""
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = os.fsdecode(_read(f"{root}/proc/self/cgroup")).splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
-            mount, name = root / "sys/fs/cgroup", "memory.max"
+            mount, name = f"{root}/sys/fs/cgroup", "memory.max"
         elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            mount, name = f"{root}/sys/fs/cgroup/memory", "memory.limit_in_bytes"
         else:
             continue
-        below = PurePosixPath(group.lstrip("/"))
+        parts = [part for part in group.split("/") if part]
         # In a container, the path may be that of the host; then only the mount point itself exists.
-        for part in (below, *below.parents):
-            yield mount / part / name
+        for length in range(len(parts), -1, -1):
+            yield "/".join((mount, *parts[:length], name))
 
 
-def _first_number(path: Path, scale: int = 1) -> int | None:
+def _first_number(path: str, scale: int = 1) -> int | None:
     try:
-        words = path.read_text().split()
+        words = _read(path).split()
     except OSError:
         return None
     return next((int(word) * scale for word in words if word.isdigit()), None)
+
+
+def _read(path: str) -> bytes:
+    """Return the content of a small file of the kernel. Paths are texts, because this runs every second."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 1 << 16)
+    finally:
+        os.close(file)

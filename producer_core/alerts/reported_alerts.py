@@ -61,6 +61,7 @@ class _Episode:
     notice: Notice
     began_at: float
     count: int = 1
+    made: tuple[int, Alert] | None = None  # the alert of this count: masking its text once a second is slow
 
 
 class ReportedAlerts(Hook):
@@ -115,6 +116,13 @@ class ReportedAlerts(Hook):
 
 
 def _alert(kind: str, subject: str, episode: _Episode) -> Alert:
+    count, made = episode.count, episode.made  # another thread may add a notice meanwhile
+    if made is None or made[0] != count or made[1].subject != subject:
+        made = episode.made = (count, _new_alert(kind, subject, episode))
+    return made[1]
+
+
+def _new_alert(kind: str, subject: str, episode: _Episode) -> Alert:
     found = alert(kind, subject, episode.began_at, value=episode.count, text=episode.notice.text)
     advice = episode.notice.details.get("advice")
     return replace(found, advice=str(advice)) if advice else found
