@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core._internal.lease_watch import LEASE
@@ -31,8 +32,21 @@ NAME = "alerts"
 _CLOCK_TOLERANCE = 2.0
 """Seconds by which the system clock may deviate from the monotonic clock before it counts as changed."""
 
+_RECALL_S = 15.0
+"""Seconds for which evaluations use the last read while nothing is written to the store."""
+
 _Read = tuple[StoreSnapshot, Sequence[Alert]]
 """What an evaluation reads from the store: the snapshot and the open alerts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LastRead:
+    """The last read of the store, the number of writes before it, and its time."""
+
+    read: _Read
+    rules: RuleSet
+    changes: int
+    moment: float
 
 
 def this_process() -> str:
@@ -61,13 +75,11 @@ class AlertEvaluator:
         self._monotonic = monotonic
         self._log = AlertLog(store, clock=clock)
         self._lease = Lease(store, NAME, self.owner, seconds=lease, monotonic=monotonic)
+        store.renew_with_appends(self._lease)
         self._reader = SnapshotReader(store, monotonic=monotonic)
         self._rule_set_file = RuleSetFile(store, rule_set)
         self._last: tuple[float, float] | None = None
-        self._quiet: tuple[object, RuleSet] | None = (
-            None  # the store's stamp and the rules without an open alert
-        )
-        self._quiet_since = 0.0
+        self._last_read: _LastRead | None = None
         self.leads = False
 
     @property
@@ -79,10 +91,12 @@ class AlertEvaluator:
         """Evaluate once and return the changes; () where another process leads. Raise StoreError without the store."""
         now = self._clock()
         rules, jump = self.rule_set, self._clock_jump(now)
-        read = None if jump else self._read_as_owner(rules, now)
+        self._lease.touch()
+        if self._lease.is_renewal_due() and not self._hold(now):
+            return ()
+        read = None if jump else self._recall(rules, now) or self._read_as_owner(rules, now)
         if read is None:
-            self.leads = self._lease.hold(now)
-            if not self.leads:
+            if not self._hold(now):
                 return ()
             if jump:
                 logger.warning(**with_fields("the system clock was changed", seconds=round(jump, 1)))
@@ -90,6 +104,8 @@ class AlertEvaluator:
             read = self._read(rules, now)
         snapshot, open_alerts = read
         changes = evaluate(rules.rules, snapshot, open_alerts)
+        if changes:
+            self._last_read = None
         if changes and not self._log.apply(changes, holder=self.owner, lease=NAME):
             self.leads = False
             return ()
@@ -100,19 +116,34 @@ class AlertEvaluator:
         self._lease.drop()
 
     def _read_as_owner(self, rules: RuleSet, now: float) -> _Read | None:
-        """Read the store, or return None if the lease must be acquired or renewed first.
+        """Read the store, or return None if another process has acquired the lease.
 
         The check of the lease and all queries share one borrow: each borrow attaches the file, which costs more than a
         query.
         """
-        if self._lease.is_renewal_due():
-            return None
         with self._store.borrow():
             return self._read(rules, now) if self._lease.is_owner() else None
 
     def _read(self, rules: RuleSet, now: float) -> _Read:
+        changes, moment = self._store.changes(), self._monotonic()
         with self._store.borrow():
-            return self._reader.read(rules, now), self._log.open_alerts()
+            read = self._reader.read(rules, now), self._log.open_alerts()
+        self._last_read = _LastRead(read, rules, changes, moment)
+        return read
+
+    def _recall(self, rules: RuleSet, now: float) -> _Read | None:
+        """Return what the last read found, as of now, if nothing was written since; None if the store must be read."""
+        last = self._last_read
+        if last is None or last.rules is not rules:
+            return None
+        (snapshot, open_alerts), elapsed = last.read, self._monotonic() - last.moment
+        if snapshot.missing or elapsed >= _RECALL_S or self._store.changes() != last.changes:
+            return None
+        return snapshot.later(now, elapsed, alive=self.owner), open_alerts
+
+    def _hold(self, now: float) -> bool:
+        self.leads = self._lease.hold(now)
+        return self.leads
 
     def _clock_jump(self, now: float) -> float:
         """Return the seconds by which the system clock was changed since the last call, or 0."""

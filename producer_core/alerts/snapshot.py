@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from producer_core.alerts.alert_state import Silence
@@ -81,6 +81,14 @@ class StoreSnapshot:
     problem: tuple[str, str] | None = None
     """The name of the rules file and its mistakes."""
     missing: frozenset[Section] = frozenset()
+
+    def later(self, now: float, elapsed: float, *, alive: str) -> StoreSnapshot:
+        """Return the snapshot `elapsed` seconds later if nothing was written since except the heartbeats of `alive`."""
+        producers = tuple(
+            item if item.producer_id == alive else replace(item, silent=item.silent + elapsed)
+            for item in self.producers
+        )
+        return replace(self, now=now, producers=producers)
 
     def writers(self, topic: str) -> frozenset[str]:
         """Return the producers whose messages for the topic fail, or else all producers that write to it."""

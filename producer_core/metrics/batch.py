@@ -201,6 +201,19 @@ class Batch:
         return self.sequence if self.first is None else self.first
 
     @property
+    def is_heartbeat(self) -> bool:
+        """Whether the batch shows only that a connected producer without pending messages is alive."""
+        row = self.producer
+        return (
+            row is not None
+            and row.connected
+            and row.closed_at is None
+            and not (row.pending or row.waiting_retry or row.queue_messages)
+            and not (self.statistics or self.latencies or self.errors or self.notices)
+            and not (self.ledger or self.given_up)
+        )
+
+    @property
     def acknowledgements(self) -> int:
         """The number of acknowledgements in the ledger rows."""
         return sum(row.count for row in self.ledger)

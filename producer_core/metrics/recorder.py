@@ -3,13 +3,14 @@
 Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
 when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
 dashboard or a command reads the store or when a batch contains news, and otherwise four at a time, or eight at a time
-when the producer is idle.
+when the producer is idle. The eight are then written as one, with librdkafka's statistics summed by minute.
 
 The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
@@ -217,7 +218,7 @@ class Recorder(Hook):
         if not write and not destination.batches.recently_read():
             return
         while batches := tuple(itertools.islice(self._batches, _TRANSACTION_BATCHES)):
-            destination.batches.append(*batches)
+            destination.batches.append(*_reduced(batches, unread=not destination.batches.recently_read()))
             for _ in batches:
                 self._batches.popleft()
         if time.monotonic() - self._maintained_at > _MAINTENANCE_INTERVAL:
@@ -243,3 +244,10 @@ class Recorder(Hook):
             if batch.ledger and self.ledger_lost < target:
                 self._batches[index] = rest = batch.drop_ledger_rows(target - self.ledger_lost)
                 self.ledger_lost += batch.acknowledgements - rest.acknowledgements
+
+
+def _reduced(batches: Sequence[Batch], *, unread: bool) -> Sequence[Batch]:
+    """Return one batch for heartbeats that are written together while the store is not read, or else all batches."""
+    if unread and len(batches) > 1 and all(batch.is_heartbeat for batch in batches):
+        return (functools.reduce(sum_by_minute, batches),)
+    return batches

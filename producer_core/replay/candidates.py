@@ -29,14 +29,14 @@ class Candidates:
         self._by_spark = by_spark
         self._monotonic = monotonic
         self._lock = threading.Lock()  # guards the next three
-        self._key: tuple[object, str] | None = None
+        self._key: tuple[int, str] | None = None
         self._queried_at = 0.0
         self._found: list[Candidate] = []
 
     def of(self, cluster: str) -> list[Candidate]:
         """Return the candidates of a cluster, oldest first; a concurrent write is seen by the next call."""
         with self._lock:
-            key, now = (self._store.stamp(), cluster), self._monotonic()
+            key, now = (self._store.changes(), cluster), self._monotonic()
             if key != self._key or now - self._queried_at >= _MAX_AGE:
                 self._key = None  # the next line may raise
                 self._found = self.ask(cluster)

@@ -61,7 +61,7 @@ SPARK_RATE_BURST = 5.0
 SPARK_GROWTH = 10
 """With Spark, records in flight may be at most this multiple of the acknowledged records. A Spark batch takes a second
 whatever its size, and a slice in which too many records fail returns the others by itself."""
-_SWEEP_EVERY = 15.0
+_SWEEP_EVERY, _SWEEP_AT_LEAST_EVERY = 15.0, 60.0
 CANNOT_CHECK = "The topics were not checked: the process that runs this replay has no client settings"
 
 
@@ -121,7 +121,7 @@ class ReplayRunner:
         self._woken = threading.Event()  # a preflight check is done, so an operation may be ready to send
         self._threads: tuple[threading.Thread, ...] = ()
         self._store_away = False
-        self._swept = 0.0
+        self._swept, self._swept_changes = 0.0, -1
 
     def start(self) -> None:
         """Poll the store once a second in two threads: one sends, the other runs preflight checks."""
@@ -198,9 +198,11 @@ class ReplayRunner:
                 self._woken.clear()
 
     def _sweep(self) -> None:
-        """End abandoned cancelled replays of all clusters at intervals."""
-        if time.monotonic() - self._swept > _SWEEP_EVERY:
+        """End abandoned cancelled replays of all clusters at intervals, more often after a write to the store."""
+        elapsed, changes = time.monotonic() - self._swept, self._store.changes()
+        if elapsed > _SWEEP_AT_LEAST_EVERY or (elapsed > _SWEEP_EVERY and changes != self._swept_changes):
             self._swept = time.monotonic()
+            self._swept_changes = changes
             end_abandoned(self._store, self._clock())
 
     def _away(self, error: ProducerError) -> None:

@@ -15,12 +15,18 @@ from pathlib import Path
 import duckdb
 
 from producer_core._internal import at_exit, time_budget
+from producer_core._internal.log_fields import with_fields
+from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.store import file_errors, write_ahead_log
-from producer_core.store.checkpoint import checkpointed
+from producer_core.store.change_counter import ChangeCounter
+from producer_core.store.checkpoint import checkpointed, may_wait
+from producer_core.store.duckdb_instance import create_instance
 from producer_core.store.query_limit import cancelled_after
 from producer_core.store.store_lock import StoreLock
 from producer_core.store.undo_log import UndoLog
+
+logger = queued_logger(__name__)
 
 ALIAS = "store"
 READ_LIMIT = 2.0
@@ -61,17 +67,18 @@ class ConnectionPool:
         self._borrows = 0
         self._attached_now: tuple[duckdb.DuckDBPyConnection, ...] = ()
         self._paused = False
+        self._changes = ChangeCounter(self._path)
 
     @contextlib.contextmanager
     def borrow(
-        self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None
+        self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None, routine: bool = False
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """Lend a connection in which the store's tables have their plain names.
 
         With `write` the block is one transaction: committed at its end, rolled back by an exception. Without it, nothing
         can be changed, and a query is cancelled `limit` seconds (default 2) after the start. A thread that borrows again
         inside its own block gets the same connection. The block belongs to the parent: a child forked inside it neither
-        commits nor rolls back.
+        commits nor rolls back. `changes` does not count a `routine` write, whose checkpoint may wait for a minute.
         """
         if self._owner == threading.get_ident() and self._current is not None:
             if write and not self._writing:
@@ -83,7 +90,13 @@ class ConnectionPool:
             return
         deadline = time.monotonic() + timeout
         with self._locked(deadline, timeout), self._whole_file(exclusive=write, deadline=deadline):
-            with self._attached(self._path, write=write, deadline=deadline) as connection:
+            routine = routine and write
+            counted = self._changes.uncounted() if routine else contextlib.nullcontext()
+            deferring = routine and not self.recently_read()
+            with (
+                counted,
+                self._attached(self._path, write=write, deadline=deadline, deferring=deferring) as connection,
+            ):
                 self._owner, self._writing, self._current = threading.get_ident(), write, connection
                 try:
                     with _translated(self._path), self._bounded(connection, write=write, limit=limit):
@@ -109,9 +122,9 @@ class ConnectionPool:
         if write and write_ahead_log.path_of(path).exists():
             raise file_errors.disk_full(self._path)
 
-    def stamp(self) -> object:
-        """Return the state of the file and its write-ahead log; see `Store.stamp`."""
-        return _stamp(self._path), _stamp(write_ahead_log.path_of(self._path))
+    def changes(self) -> int:
+        """Return the number of noticed writes; see `Store.changes`."""
+        return self._changes.count()
 
     def recently_read(self) -> bool:
         """Whether any process has read the file within the last few seconds."""
@@ -181,7 +194,10 @@ class ConnectionPool:
                 self._undo_log.undo()
 
     @contextlib.contextmanager
-    def _attached(self, path: Path, *, write: bool, deadline: float) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _attached(
+        self, path: Path, *, write: bool, deadline: float, deferring: bool = False
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Lend a connection. With `deferring`, the write-ahead log may keep a small write until a later checkpoint."""
         instance = self._get_instance()
         cursor, pid = instance.cursor(), os.getpid()
         self._attached_now = (instance, cursor)
@@ -191,7 +207,7 @@ class ConnectionPool:
             yield cursor
         finally:
             if os.getpid() == pid:
-                self._detach(instance, cursor, path, write=write)
+                self._detach(instance, cursor, path, write=write, deferring=deferring)
                 self._attached_now = ()
                 if write:
                     write_ahead_log.delete_empty(path)
@@ -201,7 +217,7 @@ class ConnectionPool:
         if self._borrows >= _RENEW_AFTER_BORROWS:
             self._discard()
         if self._instance is None:
-            self._instance, self._borrows = _in_memory(self._path), 0
+            self._instance, self._borrows = create_instance(self._path), 0
         self._borrows += 1
         return self._instance
 
@@ -215,6 +231,8 @@ class ConnectionPool:
                 instance.execute(f"ATTACH '{quoted}' AS {ALIAS} ({options})")
                 break
             except duckdb.Error as error:
+                if write and self._set_foreign_log_aside(path, error):
+                    continue
                 store_error = file_errors.from_duckdb(error, self._path)  # or for its draft
                 if (
                     not isinstance(store_error, StoreLocked)
@@ -226,6 +244,15 @@ class ConnectionPool:
         if write:
             write_ahead_log.create(path)
 
+    def _set_foreign_log_aside(self, path: Path, error: duckdb.Error) -> bool:
+        """Set the log aside if the file was replaced by a copy to which it does not belong; return whether it was."""
+        if not file_errors.is_foreign_log(error):
+            return False
+        orphan = write_ahead_log.set_aside(path)
+        text = "the write-ahead log of a replaced store was set aside"
+        logger.error(**with_fields(text, path=str(path), log=str(orphan)))
+        return True
+
     def _detach(
         self,
         instance: duckdb.DuckDBPyConnection,
@@ -233,10 +260,12 @@ class ConnectionPool:
         path: Path,
         *,
         write: bool,
+        deferring: bool,
     ) -> None:
         try:
             cursor.close()
-            with checkpointed(instance, ALIAS, path) if write else contextlib.nullcontext():
+            checkpoint = write and not (deferring and may_wait(path))
+            with checkpointed(instance, ALIAS, path) if checkpoint else contextlib.nullcontext():
                 instance.execute(f"DETACH {ALIAS}")
         except duckdb.Error:
             self._discard()
@@ -276,23 +305,6 @@ def _translated(path: Path) -> Iterator[None]:
         raise file_errors.from_duckdb(error, path) from error
 
 
-def _in_memory(path: Path) -> duckdb.DuckDBPyConnection:
-    """Create an instance that runs a checkpoint only when told to, because each one needs an undo log."""
-    instance = duckdb.connect(
-        ":memory:",
-        config={
-            "threads": 1,  # no background threads: cheap to keep, and safe to fork
-            "memory_limit": "1GB",
-            "temp_directory": str(path.with_name(path.name + ".tmp")),
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "checkpoint_threshold": "1TB",
-        },
-    )
-    instance.execute("PRAGMA disable_checkpoint_on_shutdown")
-    return instance
-
-
 @contextlib.contextmanager
 def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[None]:
     pid = os.getpid()
@@ -306,14 +318,6 @@ def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[
             with contextlib.suppress(duckdb.Error):
                 connection.rollback()
         raise
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _each(action: Callable[[ConnectionPool], None]) -> Callable[[], None]:

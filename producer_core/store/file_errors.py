@@ -27,6 +27,7 @@ _SIGNS_OF_DAMAGE = (
     "deserializ",
     "Could not read enough bytes",
 )
+_FOREIGN_LOG = "WAL checkpoint iteration does not match"
 _HOLDER = re.compile(r"\(PID (\d+)\)")
 
 
@@ -138,6 +139,11 @@ def internal(path: Path, text: str) -> StoreError:
     )
 
 
+def is_foreign_log(error: duckdb.Error) -> bool:
+    """Whether the write-ahead log belongs to another version of the file."""
+    return _FOREIGN_LOG in str(error)
+
+
 def other_log(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
         f"The write-ahead log {path}.wal belongs to another version of the store {path}.",
@@ -162,7 +168,7 @@ def _from_text(text: str, path: Path) -> StoreError | None:
 def _from_damage(text: str, path: Path) -> StoreCorrupt | None:
     if "not a valid DuckDB database" in text:
         return not_a_store(path)
-    if "WAL checkpoint iteration does not match" in text:
+    if _FOREIGN_LOG in text:
         return other_log(path)
     if any(sign in text for sign in _SIGNS_OF_DAMAGE):
         return damaged(path, text)

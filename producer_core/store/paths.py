@@ -105,7 +105,7 @@ def clean_draft(path: Path) -> Path:
     """Return the path of a new store's draft, after removing leftovers of earlier attempts and of a deleted store."""
     draft = remove_draft(path)
     if write_ahead_log.path_of(path).exists():
-        write_ahead_log.path_of(path).replace(path.with_name(path.name + ".wal.orphan"))
+        write_ahead_log.set_aside(path)
     return draft
 
 

@@ -47,6 +47,10 @@ class CommittedBatches:
         for batch in batches:
             self._last[batch.producer_id] = max(self._last.get(batch.producer_id, -1), batch.sequence)
 
+    def has(self, producer: str) -> bool:
+        """Whether this process committed a batch of the producer."""
+        return producer in self._last
+
     def take_replaced(self, producer: str) -> str | None:
         """Return the text of a replacement once."""
         return self._replaced.pop(producer, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ from producer_core.store.replacement import CommittedBatches
 if TYPE_CHECKING:
     import pyarrow
 
+    from producer_core.store.lease import Lease
+
 logger = queued_logger(__name__)
 
 
@@ -55,6 +58,7 @@ class Store:
         self._clock = clock
         self._pool = ConnectionPool(path)
         self._committed = CommittedBatches()
+        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
 
     @classmethod
     def open(
@@ -73,18 +77,19 @@ class Store:
         return store
 
     def borrow(
-        self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None
+        self, *, write: bool = False, timeout: float = 10.0, limit: float | None = None, routine: bool = False
     ) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """Lend a connection for a block, in which the tables have their plain names.
 
         With `write=True` the block is one transaction: committed at its end, rolled back by an exception; do not begin or
         commit inside. Without it, a query is cancelled after `limit` seconds (default 2). Fetch results inside the block,
         and never wait for anything else there, because other users of the store wait for its end. Within its own block a
-        thread may call the store's other methods; they use the same connection.
+        thread may call the store's other methods; they use the same connection. With `routine`, this object's `changes`
+        does not count the write: no reader in this process needs it within 15 seconds.
         """
         if not paths.has_content(self.path):  # DuckDB would turn an empty file into a database without tables
             self._prepare()
-        return self._pool.borrow(write=write, timeout=timeout, limit=limit)
+        return self._pool.borrow(write=write, timeout=timeout, limit=limit, routine=routine)
 
     def rows(self, name: str, /, **params: Any) -> list[dict[str, Any]]:
         """Return the rows of a named query of `sql/`. Parameters left out are NULL."""
@@ -107,22 +112,34 @@ class Store:
 
     def append(self, *batches: Batch) -> int:
         """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block."""
-        with self.borrow(write=True) as connection:
+        with self.borrow(write=True, routine=self._are_heartbeats(batches)) as connection:
             replaced = self._committed.find_replaced(connection, batches)
             new = merge.merge(connection, *batches, now=self._clock())
             for text in dict.fromkeys(replaced.values()):
                 self._report_replaced(text)
+            renewed = [lease.renew_within(connection, self._clock()) for lease in list(self._leases)]
         self._committed.add(batches, replaced)
+        for after_commit in filter(None, renewed):
+            after_commit()
         return new
+
+    def _are_heartbeats(self, batches: Sequence[Batch]) -> bool:
+        """Whether the batches only show that producers which appended before are alive."""
+        return all(batch.is_heartbeat and self._committed.has(batch.producer_id) for batch in batches)
+
+    def renew_with_appends(self, lease: Lease) -> None:
+        """Renew the lease in the transaction of each `append`, so that the renewal needs no borrow of its own."""
+        self._leases.add(lease)
 
     def take_replaced(self, producer: str) -> str | None:
         """Return once that the file was replaced and lacks batches of this producer, which this object had appended."""
         return self._committed.take_replaced(producer)
 
-    def stamp(self) -> object:
-        """Return a value that differs after any write of any process. Two equal values mean that nothing was written,
-        except within one tick of the kernel's clock."""
-        return self._pool.stamp()
+    def changes(self) -> int:
+        """Return a number that increases after any write of any process, except the routine writes of this object:
+        heartbeats without news, and renewals of leases. Costs two `stat` calls. A write within the same tick of the
+        kernel's clock as an earlier one may be missed."""
+        return self._pool.changes()
 
     def recently_read(self) -> bool:
         """Whether a person, or a program on their behalf, has read this store within the last few seconds, in any process."""

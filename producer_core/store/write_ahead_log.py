@@ -21,5 +21,12 @@ def delete_empty(path: Path) -> None:
             log.unlink()
 
 
+def set_aside(path: Path) -> Path:
+    """Rename a log that does not belong to the store's file, and return its new path."""
+    orphan = path.with_name(path.name + ".wal.orphan")
+    path_of(path).replace(orphan)
+    return orphan
+
+
 def path_of(path: Path) -> Path:
     return path.with_name(path.name + ".wal")

@@ -15,6 +15,10 @@ WHERE leases.owner = excluded.owner OR leases.lease_until <= $now;
 UPDATE leases SET owner = $owner, lease_until = $until
 WHERE name = $name AND owner = $held_by AND lease_until = $held_until;
 
+-- name: lease_renew
+-- Extend a lease that still belongs to the owner.
+UPDATE leases SET lease_until = $until WHERE name = $name AND owner = $owner;
+
 -- name: drop_lease
 -- Release a lease that still belongs to the owner.
 DELETE FROM leases WHERE name = $name AND owner = $owner;

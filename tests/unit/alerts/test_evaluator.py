@@ -7,7 +7,7 @@ import time
 import pytest
 
 from producer_core.alerts import AlertEvaluator, AlertLog
-from producer_core.store import Batch, ProducerRow
+from producer_core.store import Batch, ProducerRow, Store
 from producer_core.store.connection_pool import ConnectionPool
 from tests.fixtures.alerts import kinds
 
@@ -111,20 +111,83 @@ def test_one_process_evaluates_and_another_takes_over_when_it_dies(store):
     assert first.at(1042.0) == []
 
 
-def test_an_evaluation_attaches_the_file_once_while_the_lease_is_fresh(store, monkeypatch):
-    watcher, attached = Watcher(store), []
+@pytest.fixture
+def attached(monkeypatch):
+    """The borrows of all stores: True for one that writes."""
+    made, attach = [], ConnectionPool._attach
+
+    def counting(pool, *args, write, **kwargs):
+        made.append(write)
+        return attach(pool, *args, write=write, **kwargs)
+
+    monkeypatch.setattr(ConnectionPool, "_attach", counting)
+    return made
+
+
+def test_an_evaluation_attaches_the_file_once_while_the_lease_is_fresh(store, attached):
+    watcher = Watcher(store)
     watcher.at(1000.0)
     heartbeat(store, 1000.0, pending=0)
-    attach = ConnectionPool._attach
-    monkeypatch.setattr(
-        ConnectionPool,
-        "_attach",
-        lambda pool, *args, **kwargs: attached.append(1) or attach(pool, *args, **kwargs),
-    )
+    attached.clear()
 
     watcher.at(1001.0)
 
-    assert len(attached) == 1
+    assert attached == [False]
+
+
+def test_an_unchanged_store_is_read_every_15_seconds_and_its_lease_is_renewed(store, attached):
+    watcher = Watcher(store)
+    watcher.at(1000.0)
+    attached.clear()
+
+    for now in (1001.0, 1005.0, 1007.0):
+        watcher.at(now)
+    assert attached == []
+
+    watcher.at(1008.0)
+    assert attached == [True]  # the renewal
+    watcher.at(1015.0)
+    assert attached == [True, False]
+    assert store.rows("lease_holder", name="alerts")[0]["lease_until"] == 1023.0
+
+
+def test_the_heartbeats_of_the_same_process_renew_the_lease_and_need_no_evaluation(store, attached):
+    heartbeat(store, 1000.0, pending=0)
+    watcher = Watcher(store)
+    watcher.at(1000.0)
+    attached.clear()
+
+    for now in range(1001, 1015):
+        if now % 5 == 0:
+            heartbeat(store, float(now), pending=0)
+        watcher.at(float(now))
+    assert attached == [True, True]  # the heartbeats
+
+    watcher.at(1015.0)
+    assert attached == [True, True, False]
+
+
+def test_a_producer_that_dies_is_found_in_time_although_nothing_else_is_written(store, attached):
+    heartbeat(store, 1000.0, pending=0)
+    watcher = Watcher(store)
+    watcher.at(1027.0)
+    watcher.at(1035.0)
+    attached.clear()
+
+    assert watcher.at(1039.0) == []
+    assert attached == []
+    assert watcher.at(1041.0) == [("fired", "producer_gone")]
+
+
+def test_a_write_of_another_process_is_evaluated_at_once(store):
+    heartbeat(store, 1000.0)
+    watcher = Watcher(store)
+    assert watcher.at(1041.0) == [("fired", "producer_gone")]
+    assert watcher.at(1042.0) == []
+
+    heartbeat(Store.open(store.path), 1043.0)
+
+    assert watcher.at(1043.0) == [("resolved", "producer_gone")]
 
 
 def test_an_evaluator_that_lost_its_lease_does_not_evaluate(store):

@@ -67,15 +67,38 @@ def test_an_idle_producer_writes_its_heartbeats_every_eight_seconds():
     assert _batches_written(seconds=17, messages=0) == [*[1] * 8, *[9] * 8, 17]
 
 
+def test_the_heartbeats_of_eight_seconds_are_one_batch_with_all_statistics_of_the_client():
+    rig = RecordingRig()
+    for second in range(9):
+        rig.recorder.client_statistics({"msg_cnt": 0, "time": second})
+        rig.recorder._tick(write=False)
+
+    first, rest = rig.store.batches
+    assert (first.begins, first.sequence, first.resolution) == (0, 0, 1)
+    assert (rest.begins, rest.sequence, rest.resolution) == (1, 8, 60)
+    assert sum(row.samples for row in rest.client_statistics) == 8
+
+
+def test_the_heartbeats_of_a_store_that_is_read_keep_their_seconds():
+    rig = RecordingRig()
+    rig.store.is_read = True
+    for _ in range(3):
+        rig.recorder._tick(write=False)
+
+    assert [(batch.begins, batch.sequence, batch.resolution) for batch in rig.store.batches] == [
+        (0, 0, 1), (1, 1, 1), (2, 2, 1),
+    ]  # fmt: skip
+
+
 def _batches_written(*, seconds, messages):
-    """Return the number of batches in the store after each second with this many messages."""
+    """Return the number of batches that the store covers after each second with this many messages."""
     rig = RecordingRig()
     written = []
     for _ in range(seconds):
         if messages:
             rig.metrics.acknowledged(acknowledged(messages))
         rig.recorder._tick(write=False)
-        written.append(len(rig.store.batches))
+        written.append(sum(batch.sequence - batch.begins + 1 for batch in rig.store.batches))
     return written
 
 

@@ -14,6 +14,7 @@ from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Store
 from producer_core.store.lease import Lease
 from tests.fixtures.replays import CLUSTER, add_dead_letters
+from tests.fixtures.store_batches import heartbeat
 
 SECONDS = 16.0
 
@@ -224,3 +225,68 @@ def test_leases_of_different_names_are_independent(store, times):
     names = ("alerts", "alerts/mail", "dlq publish")
 
     assert all(Lease(store, name, name, monotonic=lambda: times.moment).hold(times.now) for name in names)
+
+
+@pytest.fixture
+def named(store, times):
+    held = Lease(store, "alerts", "me", seconds=SECONDS, monotonic=lambda: times.moment)
+    store.renew_with_appends(held)
+    assert held.hold(times.now)
+    return held
+
+
+def lease_until(store):
+    return store.rows("lease_holder", name="alerts")[0]["lease_until"]
+
+
+def test_an_append_renews_the_lease_after_a_quarter_of_its_length(store, times, named):
+    first = lease_until(store)
+    forward(times, SECONDS / 4 - 0.1)
+    named.touch()
+    store.append(heartbeat("p", 0))
+    assert lease_until(store) == first
+
+    forward(times, 0.1)
+    store.append(heartbeat("p", 1))
+
+    assert lease_until(store) == times.now + SECONDS
+    forward(times, SECONDS / 2 - 0.1)
+    assert not named.is_renewal_due()
+
+
+def test_an_append_does_not_renew_the_lease_of_a_thread_that_hangs(store, times, named):
+    first = lease_until(store)
+    forward(times, SECONDS / 2)
+
+    store.append(heartbeat("p", 0))
+
+    assert lease_until(store) == first
+
+
+def test_an_append_renews_neither_a_lost_nor_a_dropped_lease(store, times, named):
+    forward(times, SECONDS / 2)
+    named.touch()
+    store.drop_lease("alerts", "me")
+    assert store.take_lease("alerts", "heir", SECONDS, times.now)
+
+    store.append(heartbeat("p", 0))
+
+    assert store.rows("lease_holder", name="alerts")[0]["owner"] == "heir"
+    assert named.is_renewal_due()
+    assert not named.hold(times.now)
+    named.drop()
+    store.append(heartbeat("p", 1))
+    assert store.rows("lease_holder", name="alerts")[0]["owner"] == "heir"
+
+
+def test_an_append_that_fails_renews_no_lease(store, times, named, monkeypatch):
+    first = lease_until(store)
+    forward(times, SECONDS / 2)
+    named.touch()
+    monkeypatch.setattr("producer_core.store.merge.merge", lambda *_, **__: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        store.append(heartbeat("p", 0))
+
+    assert lease_until(store) == first
+    assert named.is_renewal_due()
