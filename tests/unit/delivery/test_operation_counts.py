@@ -1,0 +1,62 @@
+"""The cost of a message in function calls and system calls, which `make check` can hold on any machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.delivery import transport
+from tests.fixtures.operation_counts import counts_of
+from tests.unit.delivery.test_hot_path_cost import Client, ManualTransport
+
+MESSAGES = 1_000
+
+
+@pytest.fixture
+def send_and_settle(monkeypatch):
+    """Return a function that sends messages with a producer of these options, and settles them in one batch."""
+    monkeypatch.setattr(transport, "Producer", Client)
+    opened = []
+
+    def with_options(**options):
+        made = []
+
+        def factory(config, listener):
+            made.append(ManualTransport(config, listener))
+            return made[0]
+
+        producer = ReliableKafkaProducer("localhost:1", store=None, transport=factory, **options)
+        opened.append(producer)
+
+        def send_all():
+            for number in range(MESSAGES):
+                producer.send_message("orders", {"order": number}, "key")
+            made[0].report()
+
+        send_all()  # the first messages of a topic cost more
+        return send_all
+
+    yield with_options
+    for producer in opened:
+        producer.close()
+
+
+def test_a_message_takes_few_function_calls_and_no_system_call(send_and_settle):
+    """It took 13 calls when this test was written, to send and to settle."""
+    counts = counts_of(send_and_settle())
+
+    assert counts.calls / MESSAGES <= 17
+    assert counts.system.total() <= MESSAGES / 50
+
+
+@pytest.mark.parametrize(("level", "calls", "writes"), [("buffered", 32, 0.1), ("process", 40, 1.1)])
+def test_a_message_in_the_journal_takes_few_calls_and_no_sync(
+    send_and_settle, tmp_path, level, calls, writes
+):
+    """It took 24 and 31 calls when this test was written."""
+    counts = counts_of(send_and_settle(journal_dir=tmp_path / "journal", journal_level=level))
+
+    assert counts.calls / MESSAGES <= calls
+    written = sum(counts.system[name] for name in ("write", "writev", "pwrite", "pwritev"))
+    assert written <= writes * MESSAGES
+    assert counts.system["fsync"] + counts.system["fdatasync"] <= 2

@@ -1,0 +1,29 @@
+"""The cost of a replay in function calls and store borrows, which `make check` can hold on any machine."""
+
+from __future__ import annotations
+
+from producer_core.store import Store
+from tests.fixtures.operation_counts import counts_of
+from tests.fixtures.replays import FakeClock, ScriptedSender, add_dead_letters, planned, probe_with, runner
+
+
+def replay_of(path, count):
+    """Return what a replay of this many dead letters does in the runner's thread."""
+    store, clock, sender = Store.open(path), FakeClock(), ScriptedSender()
+    add_dead_letters(store, count)
+    operation = planned(store, clock)
+    work = runner(store, sender, clock, probe=probe_with({}))
+    counts = counts_of(lambda: work.run_one(operation.operation_id, 60))
+    assert len(sender.sent) == count
+    store.close()
+    return counts
+
+
+def test_the_borrows_of_a_replay_grow_with_its_batches_and_not_with_its_records(tmp_path):
+    small, large = (replay_of(tmp_path / f"{count}.duckdb", count) for count in (500, 1_500))
+
+    assert large.calls - small.calls <= 22 * 1_000  # it took 15 calls for each when this test was written
+    assert (
+        large.writes - small.writes <= 6
+    )  # 500 records are claimed at once, and 4 writes came with 2,000 more
+    assert large.reads - small.reads <= 4
