@@ -41,8 +41,10 @@ Send = Callable[[str, Any, str], Any]
 
 
 @contextmanager
-def _by_hand(servers: str, folder: Path, *, poll_every: int = 0) -> Iterator[tuple[Send, Callable[[], None]]]:
-    loop = ByHand(servers, orjson.dumps, poll_every=poll_every)
+def _by_hand(
+    servers: str, folder: Path, *, poll_every: int = 0, **settings: Any
+) -> Iterator[tuple[Send, Callable[[], None]]]:
+    loop = ByHand(servers, orjson.dumps, poll_every=poll_every, **settings)
     try:
         yield loop.send, loop.flush
     finally:
@@ -65,7 +67,15 @@ def _ours(servers: str, folder: Path) -> Iterator[tuple[Send, Callable[[], None]
 
 _LOOPS: Mapping[str, Any] = {"by hand": _by_hand, "by hand, inline": partial(_by_hand, poll_every=1000)}
 _WAYS: Mapping[str, Any] = {**_LOOPS, "ours": _ours}
+_STATISTICS = "by hand, statistics"
+_EXPERIMENTS: Mapping[str, Any] = {
+    _STATISTICS: partial(
+        _by_hand, poll_every=1000, **{"statistics.interval.ms": 1000, "stats_cb": orjson.loads}
+    )
+}
+"""Loops that show the cause of a cliff."""
 _TITLES = {
+    _STATISTICS: "manual loop that also reads librdkafka's statistics each second",
     "by hand": "manual loop, poll thread",
     "by hand, inline": "manual loop, polls every 1,000 messages",
     "ours": "producer_core",
@@ -83,7 +93,10 @@ def one(
         for number in range(max(20, min(_DIFFERENT, count, 20_000_000 // max(size, 1))))
     ]
     names = [f"{prefix}{number}" for number in range(topics)] if prefix else [topic]
-    with tempfile.TemporaryDirectory() as folder, _WAYS[way](servers, Path(folder)) as (send, flush):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        {**_WAYS, **_EXPERIMENTS}[way](servers, Path(folder)) as (send, flush),
+    ):
         for place, name in enumerate([*names, *([refused] if refused and way == "ours" else [])]):
             send(name, values[place % len(values)], "warm")
         flush()
@@ -133,6 +146,7 @@ class Axis:
     broker: Kind = "one"
     shown: str = "rate"
     up: str = "messages a second"
+    experiments: Sequence[str] = ()
 
 
 _MANY = 100_000
@@ -149,7 +163,7 @@ AXES: Sequence[Axis] = (
     Axis("payload", "Throughput by the size of a message", "size of the value (1 MB: 980 kB, below the client's limit)", _sizes()),
     Axis("topics", "Throughput by the number of topics", "topics, one partition each", {
         str(count): {"topics": count, "count": _MANY} for count in (1, 10, 100, 1_000)
-    }),
+    }, experiments=(_STATISTICS,)),
     Axis("partitions", "Throughput by the number of partitions", "partitions of one topic", {
         str(count): {"partitions": count, "count": _MANY} for count in (1, 10, 100, 1_000)
     }),
@@ -185,7 +199,7 @@ def measure(bench: Bench) -> Outcome:
     parts, targets = [], []
     for axis in AXES:
         runs = _along(bench, axis)
-        parts.append(_drawn(bench, axis, runs, list(_WAYS)))
+        parts.append(_drawn(bench, axis, runs, [*_WAYS, *axis.experiments]))
         targets += _targets(axis, runs)
     parts.append(_drawn(bench, HISTORY, _history(bench), _WINDOWS))
     return Outcome("\n\n".join(parts), targets)
@@ -216,7 +230,7 @@ def _along(bench: Bench, axis: Axis) -> Runs:
     places = dict(list(axis.places.items())[1:2]) if bench.quick else axis.places
     cases, where = [], {}
     for place, settings in places.items():
-        for way in _WAYS:
+        for way in (*_WAYS, *axis.experiments):
             given = {
                 name: value for name, value in settings.items() if name not in ("partitions", "round_trip")
             }

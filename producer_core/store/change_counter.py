@@ -20,6 +20,7 @@ class ChangeCounter:
         self._lock = threading.Lock()  # guards the fields below
         self._seen = self._states()
         self._count = 0
+        self._uncounting = False  # an uncounted write changes the files now
 
     def count(self) -> int:
         """Return a number that increases whenever a write was noticed."""
@@ -29,13 +30,18 @@ class ChangeCounter:
     @contextlib.contextmanager
     def uncounted(self) -> Iterator[None]:
         """Do not count the write in this block. The caller has locked out all other users of the file."""
-        self.count()
-        yield
         with self._lock:
-            self._seen = self._states()
+            self._update()
+            self._uncounting = True
+        try:
+            yield
+            with self._lock:
+                self._seen = self._states()
+        finally:
+            self._uncounting = False
 
     def _update(self) -> int:
-        if (states := self._states()) != self._seen:
+        if not self._uncounting and (states := self._states()) != self._seen:
             self._seen = states
             self._count += 1
         return self._count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.store import Store
+from producer_core.store import Store, merge
 from producer_core.store.lease import Lease
 from tests.fixtures.store_batches import batch, heartbeat
 
@@ -37,6 +37,23 @@ def test_a_heartbeat_counts_only_for_other_objects_and_other_processes(store, pa
     store.append(heartbeat("p", 1))
 
     assert (store.changes(), other.changes()) == (before, others_before + 1)
+
+
+def test_a_count_in_the_middle_of_a_heartbeat_does_not_count_it(store, monkeypatch):
+    """Regression: a thread that polled during the write made the evaluation and the replay runner read the store."""
+    store.append(heartbeat("p", 0))
+    before, during, merge_batches = store.changes(), [], merge.merge
+
+    def merging(*arguments, **options):
+        merged = merge_batches(*arguments, **options)
+        store.path.touch()
+        during.append(store.changes())
+        return merged
+
+    monkeypatch.setattr(merge, "merge", merging)
+    store.append(heartbeat("p", 1))
+
+    assert (during, store.changes()) == ([before], before)
 
 
 @pytest.mark.parametrize(
