@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import duckdb
 import orjson
@@ -41,9 +41,15 @@ from producer_core.store.replacement import CommittedBatches
 if TYPE_CHECKING:
     import pyarrow
 
-    from producer_core.store.lease import Lease
-
 logger = queued_logger(__name__)
+
+
+class RenewableLease(Protocol):
+    """A lease that another thread's transaction can renew; see `lease.py:Lease`."""
+
+    def renew_within(
+        self, connection: duckdb.DuckDBPyConnection, now: float
+    ) -> Callable[[], None] | None: ...
 
 
 class Store:
@@ -58,7 +64,7 @@ class Store:
         self._clock = clock
         self._pool = ConnectionPool(path)
         self._committed = CommittedBatches()
-        self._leases: weakref.WeakSet[Lease] = weakref.WeakSet()
+        self._leases: weakref.WeakSet[RenewableLease] = weakref.WeakSet()
 
     @classmethod
     def open(
@@ -127,7 +133,7 @@ class Store:
         """Whether the batches only show that producers which appended before are alive."""
         return all(batch.is_heartbeat and self._committed.has(batch.producer_id) for batch in batches)
 
-    def renew_with_appends(self, lease: Lease) -> None:
+    def renew_with_appends(self, lease: RenewableLease) -> None:
         """Renew the lease in the transaction of each `append`, so that the renewal needs no borrow of its own."""
         self._leases.add(lease)
 
