@@ -89,7 +89,7 @@ class RecordBatch(Sequence[ReplayRecord]):
         )
 
     def _record_headers(self) -> Iterable[RecordHeaders]:
-        ids, originals = map(parse_id, self._column("message_id")), self._original_timestamps()
+        ids, originals = _parse_ids(self._column("message_id")), self._original_timestamps()
         if not any(given := self._headers):
             return (  # made one by one: many live objects cost time in Python's garbage collector
                 [(ID_HEADER, id), (ORIGINAL_TIMESTAMP, original)]
@@ -113,6 +113,16 @@ class RecordBatch(Sequence[ReplayRecord]):
 
     def _column(self, name: str) -> list[Any]:
         return self.table[name].to_pylist()  # type: ignore[no-any-return]
+
+
+def _parse_ids(texts: Sequence[str]) -> Iterator[bytes]:
+    """Yield what `parse_id` returns for each id, in half the time for consecutive ids of one session."""
+    prefix, length, session = "", 0, b""
+    for text in texts:
+        if text[:length] != prefix or not length:
+            session, length = parse_id(text)[:16], text.rindex("-") + 1
+            prefix = text[:length]
+        yield session + int(text[length:]).to_bytes(8)
 
 
 def _record_headers(id: bytes, headers: Headers, original: bytes) -> RecordHeaders:

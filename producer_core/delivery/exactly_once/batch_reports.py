@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -14,17 +16,34 @@ from producer_core.delivery.record_batch import RecordBatch
 class BatchReports:
     """Partition and offset of each row, and the errors; `rejected` are the rows that the client refused to send.
 
-    Used by the thread that polls the client.
+    Used by the thread that polls the client. The object and its callbacks serve one batch after another.
     """
 
-    __slots__ = ("errors", "missing", "offsets", "partitions", "rejected")
+    __slots__ = ("_callbacks", "errors", "missing", "offsets", "partitions", "rejected")
 
     def __init__(self, count: int) -> None:
+        self._callbacks: list[Callable[[KafkaError | None, Any], None]] = []
+        self.missing = 0
+        self.begin(count)
+
+    def begin(self, count: int) -> None:
+        """Expect the reports of a new batch. A late report of the previous batch would be mistaken for one of it."""
+        if self.missing:
+            raise AssertionError("reports of the previous batch are missing")
         self.partitions = [-1] * count
         self.offsets: list[int | None] = [None] * count
         self.errors: dict[int, KafkaError] = {}
         self.rejected: dict[int, KafkaError] = {}
         self.missing = count
+
+    def callbacks(self) -> list[Callable[[KafkaError | None, Any], None]]:
+        """Return the delivery callback of each row.
+
+        Thousands of new objects for each batch would make Python's garbage collector run often.
+        """
+        known, count = len(self._callbacks), len(self.partitions)
+        self._callbacks += [functools.partial(self.receive, row) for row in range(known, count)]
+        return self._callbacks[:count]
 
     def receive(self, row: int, error: KafkaError | None, message: Any) -> None:
         self.missing -= 1

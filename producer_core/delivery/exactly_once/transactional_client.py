@@ -68,6 +68,7 @@ class TransactionalClient:
         self._stopping = stopping
         self._connection_error = connection_error
         self._reports: list[Report] = []
+        self._batch_reports = BatchReports(0)
         self._committing = False
         self._fatal: KafkaError | None = None
         self._connection_failed = False
@@ -140,7 +141,8 @@ class TransactionalClient:
 
     def transact_batch(self, batch: RecordBatch, deadline: float) -> BatchReports:
         """Send and commit the batch in one transaction, like `transact`. Return the reports by row."""
-        reports, self._committing = BatchReports(len(batch)), False
+        reports, self._committing = self._batch_reports, False
+        reports.begin(len(batch))
         try:
             self._client.begin_transaction()
             self._produce_batch(batch, reports, deadline)
@@ -151,11 +153,18 @@ class TransactionalClient:
         return reports
 
     def _produce_batch(self, batch: RecordBatch, reports: BatchReports, deadline: float) -> None:
-        pass_on, received, partial = self._pass_on, reports.receive, functools.partial
-        for row, (topic, value, key, partition, headers) in enumerate(batch.produce_rows()):
-            error = pass_on(deadline, topic, value, key, partition, partial(received, row), None, 0, headers)
+        produce, error = self._client.produce, None
+        rows = zip(batch.produce_rows(), reports.callbacks(), strict=True)
+        for row, ((topic, value, key, partition, headers), on_report) in enumerate(rows):
+            try:  # as in _pass_on, whose call would take a fifth of the time
+                produce(topic, value, key, partition, on_report, None, 0, headers)
+            except BufferError:
+                error = self._pass_on(deadline, topic, value, key, partition, on_report, None, 0, headers)
+            except KafkaException as failed:
+                error = _rejection(failed)
             if error is not None:
                 reports.reject(row, error)
+                error = None
 
     def _await_batch(self, reports: BatchReports, deadline: float) -> None:
         while reports.missing:
@@ -190,11 +199,8 @@ class TransactionalClient:
                 self._client.produce(*record)
             except BufferError:
                 self._progress(deadline)
-            except KafkaException as error:
-                if not is_permanent_rejection(error.args[0]):
-                    raise
-                rejection: KafkaError = error.args[0]
-                return rejection
+            except KafkaException as failed:
+                return _rejection(failed)
             else:
                 return None
 
@@ -265,6 +271,14 @@ class TransactionalClient:
             with contextlib.suppress(Exception):
                 producer.purge()
                 producer.poll(0)
+
+
+def _rejection(failed: KafkaException) -> KafkaError:
+    """Return the error of a record that can never be sent; raise any other error."""
+    error: KafkaError = failed.args[0]
+    if not is_permanent_rejection(error):
+        raise failed
+    return error
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pyarrow as pa
 import pytest
 
@@ -38,6 +40,24 @@ def sent_as_rows(records: list[ReplayRecord]) -> list[tuple[object, ...]]:
 def test_a_batch_sends_the_same_records_as_its_rows():
     assert list(batch_of(VARIED).produce_rows()) == sent_as_rows(VARIED)
     assert list(batch_of(VARIED[:2]).produce_rows()) == sent_as_rows(VARIED[:2])
+
+
+def test_a_batch_sends_the_ids_of_several_sessions():
+    ids = [
+        f"{session}-{number}"
+        for number in (0, 17, 2**64 - 1)
+        for session in (uuid.UUID(int=1), uuid.UUID(int=2**127))
+    ]
+    records = [replay_record(0)._replace(message_id=one) for one in [*ids, *sorted(ids)]]
+
+    assert list(batch_of(records).produce_rows()) == sent_as_rows(records)
+
+
+def test_a_text_that_is_not_an_id_is_not_sent():
+    records = [replay_record(0), replay_record(0)._replace(message_id=replay_record(0).message_id + "x")]
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(batch_of(records).produce_rows())
 
 
 def test_a_batch_gives_its_records_back():

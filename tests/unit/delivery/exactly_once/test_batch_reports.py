@@ -64,6 +64,7 @@ def transact(monkeypatch):
     def run(producer):
         client = TransactionalClient.__new__(TransactionalClient)
         client._producer, client._fatal, client._stopping = producer, None, lambda: False
+        client._batch_reports = BatchReports(0)
         monkeypatch.setattr("producer_core.delivery.exactly_once.transactional_client._COLLECT_S", 0.0)
         return client.transact_batch(batch_of(RECORDS), time.monotonic() + 5)
 
@@ -119,3 +120,24 @@ def test_a_missing_report_is_not_an_acknowledgement():
 
     assert (reports.missing, reports.lacks_offset) == (2, False)
     assert [one.id for one, _, _ in reports.of(batch_of(RECORDS[:3]))] == [parse_id(RECORDS[0].message_id)]
+
+
+def test_the_callbacks_of_a_client_serve_its_next_batch():
+    reports = BatchReports(2)
+    first, second = reports.callbacks()
+    first(None, Message(7))
+    second(None, Message(8))
+    earlier = reports.offsets
+    reports.begin(3)
+
+    assert reports.callbacks()[:2] == [first, second]
+    second(None, Message(9))
+    assert (earlier, reports.offsets, reports.missing) == ([7, 8], [None, 9, None], 2)
+
+
+def test_a_batch_does_not_begin_while_reports_of_the_previous_one_are_missing():
+    reports = BatchReports(2)
+    reports.callbacks()[0](None, Message(7))
+
+    with pytest.raises(AssertionError, match="missing"):
+        reports.begin(2)
