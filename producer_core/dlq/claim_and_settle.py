@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.record_batch import RecordBatch
+from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.lookup import LISTED, fetch_rows, prefers_full_scan
 from producer_core.store import dead_letter_counts
@@ -56,6 +57,7 @@ def claim_next(
     connection: duckdb.DuckDBPyConnection,
     operation_id: str,
     *,
+    position: ClaimPosition,
     count: int,
     max_bytes: int,
     arrived_by: float,
@@ -68,14 +70,11 @@ def claim_next(
     The batch ends before it exceeds `max_bytes`; with `allow_oversized`, a larger record is claimed alone. It also ends
     before the first record whose earlier attempt may still arrive after the time `arrived_by`.
     """
-    next_records = query("replay_next_records")
-    values = {
+    limits = {
         "operation": operation_id, "count": count, "max_bytes": max_bytes, "arrived_by": arrived_by,
         "allow_oversized": allow_oversized,
     }  # fmt: skip
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}", next_records.bind(values)
-    )
+    _select_next(connection, position, limits)
     _locate(connection, "dead_letter", of="selected", where=_CLAIMABLE)
     records = _read_claimed(connection)  # before the update, which may move rows
     _claim_located(connection, operation_id, now)
@@ -83,6 +82,23 @@ def claim_next(
     if claimed is None or claimed[0] != len(records):
         raise AssertionError("a dead letter was claimed without its replay record")
     return records, [message_id for (message_id,) in connection.execute(_NOT_LOCATED).fetchall()]
+
+
+def _select_next(
+    connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]
+) -> None:
+    """Create the table `selected` of the next records. If their range is known, DuckDB reads no other rows."""
+    next_records = query("replay_next_records")
+    for first, last in position.ranges(limits["count"]):
+        connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}",
+            next_records.bind({**limits, "first": first, "last": last}),
+        )
+        row = connection.execute("SELECT max(ord) FROM selected HAVING count(*) > 0").fetchone()
+        if row is not None:
+            position.claimed(row[0])
+            return
+    position.forget()
 
 
 def read_replay_records(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[ReplayRecord]:

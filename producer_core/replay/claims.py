@@ -14,6 +14,7 @@ import orjson
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
+from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.settle_batch import settle_batch
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck
@@ -73,6 +74,7 @@ class ReplayClaims:
         self._lease = lease
         self._clock = clock
         self._dead = DeadLetters(store, clock=clock)
+        self._position = ClaimPosition()
 
     def take(self, seen: LeaseState | None = None) -> bool:
         """Take the lease if it is free, or from the dead owner last `seen` with it.
@@ -80,12 +82,8 @@ class ReplayClaims:
         Return False if another runner was faster, or if that owner has renewed its lease.
         """
         owner, until = (seen.owner, seen.lease_until) if seen else (None, None)
-        return (
-            self._change(
-                "replay_take", now=self._clock(), lease=self._lease, seen_owner=owner, seen_until=until
-            )
-            > 0
-        )
+        now, lease = self._clock(), self._lease
+        return self._change("replay_take", now=now, lease=lease, seen_owner=owner, seen_until=until) > 0
 
     def renew(self) -> bool:
         """Renew the lease; return False if another process has the operation or it has ended."""
@@ -183,7 +181,7 @@ class ReplayClaims:
         `everything_may_go`, it claims only up to the first record of which an old request may still arrive. If the lease
         is lost, it changes nothing: the new owner looks on the topic for the records sent.
         """
-        with self._store.borrow(write=True):
+        with self._position.forgotten_on_error(), self._store.borrow(write=True):
             began = time.monotonic()
             if not self.renew():
                 return BatchResult(over=True)
@@ -192,6 +190,7 @@ class ReplayClaims:
             if any(one.ending == "pending" for one in outcomes):
                 # DuckDB 2.0.0 damages the file if rows rewritten by a trigger are claimed in the same transaction.
                 want = 0
+                self._position.forget()
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
             result = self._end_or_continue(want, busy, room, stop, everything_may_go)
@@ -226,8 +225,8 @@ class ReplayClaims:
     def _claim(self, want: int, until: float, room: int, *, alone: bool) -> Sequence[ReplayRecord]:
         with self._store.borrow(write=True) as connection:
             dead_letters, others = claim_next(
-                connection, self.operation_id, count=want, max_bytes=room, arrived_by=until,
-                allow_oversized=alone, now=self._clock(),
+                connection, self.operation_id, position=self._position, count=want, max_bytes=room,
+                arrived_by=until, allow_oversized=alone, now=self._clock(),
             )  # fmt: skip
         self._skip(others)
         return dead_letters

@@ -65,11 +65,11 @@ UPDATE operations SET state = $state, message = $message
 WHERE operation_id = $operation AND list_contains($allowed, state);
 
 -- name: replay_next_records
--- The next pending records, in order: at most $max_bytes (with $allow_oversized, a larger record is sent alone), up to
--- the first record whose earlier attempt may still arrive after the time $arrived_by.
+-- The next pending records among those numbered $first to $last, in order: at most $max_bytes (with $allow_oversized, a
+-- larger record is sent alone), up to the first record whose earlier attempt may still arrive after the time $arrived_by.
 WITH next AS (
     SELECT rowid AS record, ord, message_id, coalesce(size, 0) AS size, not_before FROM operation_records
-    WHERE operation_id = $operation AND state = 'pending' ORDER BY ord LIMIT $count),
+    WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last ORDER BY ord LIMIT $count),
 summed AS (SELECT *, sum(size) OVER (ORDER BY ord) AS total, min(ord) OVER () AS first FROM next)
 SELECT record, ord, message_id FROM summed
 WHERE ord < (
