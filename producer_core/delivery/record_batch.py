@@ -30,6 +30,16 @@ class RecordBatch(Sequence[ReplayRecord]):
         self.table = table
         self._read_headers = read_headers
 
+    @classmethod
+    def joined(cls, batches: Sequence[RecordBatch]) -> RecordBatch:
+        """Return the records of one or more batches as one batch, in this order."""
+        first = batches[0]
+        if len(batches) == 1:
+            return first
+        import pyarrow as pa
+
+        return cls(pa.concat_tables([batch.table for batch in batches]), first._read_headers)
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 

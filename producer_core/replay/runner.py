@@ -49,9 +49,9 @@ MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayS
 """Makes the strategy of an operation that Spark workers run."""
 IN_FLIGHT = 500
 """Maximum number of records claimed at once."""
-MAX_TRANSACTION_RECORDS = 20_000
-"""Maximum number of records claimed at once and sent in one transaction. A store update and a commit take about 100 ms
-together, almost whatever their size. `BatchSizer` claims fewer if updates are slow or the records are large."""
+MAX_TRANSACTION_RECORDS = 40_000
+"""Maximum number of records claimed at once and sent in one transaction. Half of a store update's time does not depend on
+its size. `BatchSizer` claims fewer if updates are slow or the records are large."""
 SPARK_BATCH_RECORDS = 2000
 """Number of records that the Spark workers receive at once."""
 SPARK_STOP_TIMEOUT = 40.0

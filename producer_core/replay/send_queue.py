@@ -73,8 +73,9 @@ class SendQueue:
 
     def next_columns(self, count: int) -> RecordBatch:
         """Take the columns of one transaction, at most `count` records; call it only if no rows are left."""
-        whole = self._batches.popleft()
+        whole = RecordBatch.joined(self._batches)
+        self._batches.clear()
         batch = whole.first(count, _BYTES)
         if len(batch) < len(whole):
-            self._batches.appendleft(whole[len(batch) :])
+            self._batches.append(whole[len(batch) :])
         return batch

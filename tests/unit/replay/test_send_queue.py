@@ -53,3 +53,12 @@ def test_a_transaction_of_large_values_is_bounded_by_bytes(queue):
     queue.add(LARGE)
     assert [len(queue.next_rows(20_000)) for _ in LARGE] == [1] * 4
     assert queue.bytes == 0
+
+
+def test_the_rest_of_a_batch_is_sent_with_the_next_one(queue):
+    queue.add_batch(batch_of(RECORDS[:4]))
+    assert list(queue.next_columns(3)) == RECORDS[:3]
+    queue.add_batch(batch_of(RECORDS[4:]))
+
+    assert list(queue.next_columns(9)) == RECORDS[3:]
+    assert not queue.has_only_columns
