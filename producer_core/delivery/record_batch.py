@@ -73,6 +73,12 @@ class RecordBatch(Sequence[ReplayRecord]):
     def topics(self) -> frozenset[str]:
         return frozenset(self._column("topic"))
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The lowest and the highest `ord` of the records."""
+        numbers = self._column("ord")
+        return min(numbers), max(numbers)
+
     def first(self, count: int, max_bytes: int) -> RecordBatch:
         """Return the first records, at most `count`, up to `max_bytes`; a single larger record is returned alone."""
         if len(self) <= count and self.size <= max_bytes:

@@ -75,8 +75,8 @@ def claim_next(
         "allow_oversized": allow_oversized,
     }  # fmt: skip
     _select_next(connection, position, limits)
-    _locate(connection, "dead_letter", of="selected", where=_CLAIMABLE)
-    records = _read_claimed(connection)  # before the update, which may move rows
+    _locate_next(connection, position, "dead_letter", of="selected", into="located", where=_CLAIMABLE)
+    records = _read_claimed(connection, position)  # before the update, which may move rows
     _claim_located(connection, operation_id, now)
     claimed = run(connection, "replay_claim_records").fetchone()
     if claimed is None or claimed[0] != len(records):
@@ -94,9 +94,10 @@ def _select_next(
             f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}",
             next_records.bind({**limits, "first": first, "last": last}),
         )
-        row = connection.execute("SELECT max(ord) FROM selected HAVING count(*) > 0").fetchone()
-        if row is not None:
-            position.claimed(row[0])
+        for (claimed_up_to,) in connection.execute(
+            "SELECT max(ord) FROM selected HAVING count(*) > 0"
+        ).fetchall():
+            position.claimed(claimed_up_to)
             return
     position.forget()
 
@@ -180,10 +181,10 @@ def _create_table(
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {expressions}", values)
 
 
-def _read_claimed(connection: duckdb.DuckDBPyConnection) -> Sequence[ReplayRecord]:
+def _read_claimed(connection: duckdb.DuckDBPyConnection, position: ClaimPosition) -> Sequence[ReplayRecord]:
     if dead_letter_counts.count_of(connection, "located") < MIN_BATCH:
         return tuple(_read_located(connection))
-    _locate(connection, "body", of="located", into="with_bodies")
+    _locate_next(connection, position, "body", of="located", into="with_bodies")
     table = connection.sql(_REPLAY_RECORDS.format(more=_BATCH_COLUMNS)).to_arrow_table()
     batch = RecordBatch(table, read_headers)
     return batch if batch.is_safe else tuple(batch)
@@ -208,6 +209,30 @@ def _claim_located(connection: duckdb.DuckDBPyConnection, operation_id: str, now
         connection, "SELECT dead_letter FROM located", before="dead", after="replaying"
     ):
         run(connection, "replay_claim_dead_letters", operation=operation_id, now=now)
+
+
+def _locate_next(
+    connection: duckdb.DuckDBPyConnection,
+    position: ClaimPosition,
+    what: str,
+    *,
+    of: str,
+    into: str,
+    where: str = "true",
+) -> None:
+    """Locate like `_locate`, first among the rows after those of the last claim. The message id decides, not the row id."""
+    count = dead_letter_counts.count_of(connection, of)
+    likely = position.likely_row_ids(what, count)
+    if likely is not None and count >= MIN_BATCH:
+        near = f"{where} AND rowid BETWEEN {likely[0]} AND {likely[1]}"
+        _locate(connection, what, of=of, where=near, into=into)
+        if dead_letter_counts.count_of(connection, into) < count:
+            _locate(connection, what, of=of, where=where, into=into)
+    else:
+        _locate(connection, what, of=of, where=where, into=into)
+    sql = f"SELECT min({what}), max({what}) FROM {into} HAVING count(*) > 0"
+    for row_ids in connection.execute(sql).fetchall():
+        position.located(what, row_ids)
 
 
 def _locate(

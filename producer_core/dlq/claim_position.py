@@ -1,4 +1,4 @@
-"""Remember where the pending records of a replay begin, so that a claim reads only the next ones."""
+"""Remember where a replay's last claim ended, so that the next claim reads only the rows after it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ LAST = 2**63 - 1
 
 
 class ClaimPosition:
-    """The number in the operation's order below which no record is pending. Used by the runner that holds the lease."""
+    """The number in the operation's order below which no record is pending, and where the last dead letters are stored.
+
+    Used by the runner that holds the lease.
+    """
 
     def __init__(self) -> None:
         self._first: int | None = None
+        self._row_ids: dict[str, tuple[int, int]] = {}
 
     def forget(self) -> None:
         """Search from the first record again, because a record has been returned or may be."""
@@ -31,6 +35,19 @@ class ClaimPosition:
         """Return the first and last number to search for `count` records; later ranges in case the earlier have none."""
         everything = (0, LAST)
         return [everything] if self._first is None else [(self._first, self._first + count - 1), everything]
+
+    def likely_row_ids(self, table: str, count: int) -> tuple[int, int] | None:
+        """Return the row ids that `count` further records probably have in this table; None if unknown.
+
+        Dead letters are stored in about the order in which they are replayed.
+        """
+        if (found := self._row_ids.get(table)) is None:
+            return None
+        return found[0], found[1] + 2 * count
+
+    def located(self, table: str, row_ids: tuple[int, int]) -> None:
+        """Note the lowest and the highest row id of located records."""
+        self._row_ids[table] = row_ids
 
     def claimed(self, last: int) -> None:
         """Note that no record up to this number is pending any more."""

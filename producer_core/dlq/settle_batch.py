@@ -33,7 +33,8 @@ def settle_batch(
     message id; the other dead letters are looked up.
     """
     connection.register(_BATCH, _table(records, partitions, offsets))
-    run(connection, "replay_locate_batch_records", operation=operation_id)
+    first, last = records.range
+    run(connection, "replay_locate_batch_records", operation=operation_id, first=first, last=last)
     connection.unregister(_BATCH)
     count = dead_letter_counts.count_of(connection, "located")
     run(connection, "replay_locate_batch_dead_letters", operation=operation_id)

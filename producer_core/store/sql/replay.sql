@@ -155,13 +155,13 @@ SET state = CASE settled.outcome WHEN 'acknowledged' THEN 'replayed' WHEN 'lande
 FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
 -- name: replay_locate_batch_records
--- Find the claimed records of an acknowledged batch. The range of `ord` limits the scan to the rows of the batch.
+-- Find the claimed records of an acknowledged batch. $first and $last, the range of its `ord`, limit the scan.
 CREATE OR REPLACE TEMP TABLE located AS
 SELECT batch.message_id, batch.dead_letter AS claimed_as, batch.landed_partition, batch.landed_offset,
        records.rowid AS record
 FROM acknowledged_batch AS batch JOIN operation_records AS records ON records.ord = batch.ord
 WHERE records.operation_id = $operation AND records.state = 'claimed' AND records.message_id = batch.message_id
-  AND records.ord BETWEEN (SELECT min(ord) FROM acknowledged_batch) AND (SELECT max(ord) FROM acknowledged_batch);
+  AND records.ord BETWEEN $first AND $last;
 
 -- name: replay_locate_batch_dead_letters
 -- Find the dead letters of the located records by their row ids at the claim, where these are still right.

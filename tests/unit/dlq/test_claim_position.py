@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from producer_core import replay
-from producer_core.dlq import DeadLetterFilter
+from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_and_settle, lookup
 from producer_core.dlq.claim_position import LAST, ClaimPosition
 from producer_core.errors import StoreError
 from producer_core.replay.claims import ReplayClaims
 from producer_core.replay.outcome import RecordOutcome
 from producer_core.store import Store
-from tests.fixtures.replays import CLUSTER, add_dead_letters, message_id
+from tests.fixtures.replays import CLUSTER, add_dead_letters, dead_letter, message_id
 
 COUNT = 12
 EVERYTHING = (0, LAST)
@@ -34,6 +34,13 @@ def claims(store, operation):
     claims = ReplayClaims(store, operation, "me", lease=60, clock=lambda: 1_800_000_000.0)
     assert claims.take()
     return claims
+
+
+@pytest.fixture(params=["index", "scan"])
+def batches(monkeypatch, request):
+    """Claims of five records and more are batches, whose rows are found by the index or by a scan."""
+    monkeypatch.setattr(claim_and_settle, "MIN_BATCH", 5)
+    monkeypatch.setattr(lookup, "_ALWAYS_INDEXED", 0 if request.param == "scan" else 100)
 
 
 def claim(claims, want, outcomes=(), **options):
@@ -100,3 +107,39 @@ def test_dead_letters_handled_elsewhere_are_skipped_and_the_next_ones_claimed(cl
     assert claim(claims, 2) == []
     assert claim(claims, 2) == ids(4, 5)
     assert replay.get(store, operation).skipped == 2
+
+
+@pytest.mark.usefixtures("batches")
+def test_batches_in_the_order_of_the_store_are_complete(claims, store):
+    batches = [claims.settle_and_claim([], want=6, busy=True).dead_letters for _ in range(2)]
+
+    assert [one.message_id for batch in batches for one in batch] == ids(*range(COUNT))
+    assert all(one.value == dead_letter(number).value for number, one in enumerate(batches[1], 6))
+
+
+@pytest.mark.usefixtures("batches")
+@pytest.mark.parametrize(
+    "order", [range(39, -1, -1), [*range(20, 40), *range(20)], [*range(0, 40, 2), *range(1, 40, 2)]]
+)
+def test_batches_in_another_order_than_the_store_are_complete(tmp_path, order):
+    store = Store.open(tmp_path / "other.duckdb")
+    DeadLetters(store).add([dead_letter(number) for number in order])
+    operation = replay.plan(store, DeadLetterFilter(), who="me", origin="python", can_run=CLUSTER)
+    claims = ReplayClaims(store, operation.operation_id, "me", lease=60, clock=lambda: 1_800_000_000.0)
+    assert claims.take()
+
+    records = [one for _ in range(8) for one in claims.settle_and_claim([], want=5, busy=True).dead_letters]
+
+    assert [one.message_id for one in records] == ids(*range(40))
+    assert [one.value for one in records] == [dead_letter(number).value for number in range(40)]
+
+
+@pytest.mark.usefixtures("batches")
+def test_a_dead_letter_that_was_stored_again_elsewhere_is_claimed(claims, store):
+    assert claim(claims, 6) == ids(*range(6))
+    with store.borrow(write=True) as connection:
+        for table in ("dead_letters", "dead_letter_bodies"):
+            connection.execute(f"DELETE FROM {table} WHERE message_id = ?", ids(7))
+    DeadLetters(store).add([dead_letter(number) for number in [*range(50, 90), 7]])
+
+    assert claim(claims, 6) == ids(*range(6, 12))
