@@ -271,4 +271,4 @@ class TransactionalReplay:
         return None if self.in_flight else self._client.hand_on()
 
     def close(self) -> None:
-        self._client.destroy()
+        self._client.close()

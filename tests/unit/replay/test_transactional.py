@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -162,3 +164,20 @@ def test_unsent_batches_are_given_back(replay_with):
 
     assert endings(replay.give_back()) == [(one, "pending") for one in IDS]
     assert replay.in_flight == 0
+
+
+def test_a_replay_ends_before_its_client_is_destroyed(replay_with):
+    release, destroyed = threading.Event(), threading.Event()
+
+    class SlowClient(ScriptedClient):
+        def destroy(self):
+            assert release.wait(10)
+            destroyed.set()
+
+    replay = replay_with(SlowClient())
+    replay.close()
+    assert not destroyed.is_set()
+
+    release.set()
+    assert destroyed.wait(10)
+    replay.close()  # without a client
