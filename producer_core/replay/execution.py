@@ -37,8 +37,8 @@ _STATE_INTERVAL = 2.0
 class BatchSizer:
     """Maximum number of records in flight: it grows while store updates are fast, because an update blocks other writers."""
 
-    FIRST = 2000
-    """The first size and the smallest: the fixed duration of an update outweighs that of fewer records."""
+    FIRST, LEAST = 2000, 8000
+    """The first size, and the least that slow updates leave: an update of 8,000 records takes hardly longer than of 2,000."""
     SHORT, LONG = 0.5, 1.0
     """Seconds."""
 
@@ -52,9 +52,9 @@ class BatchSizer:
 
     def took(self, seconds: float, in_flight: int) -> None:
         """Follow an update that took this time and ended with this number of records in flight."""
-        if seconds > self.LONG:
-            self.now = min(self._most, max(self.FIRST, self.now // 2))
-        elif seconds < self.SHORT and in_flight >= self.now:
+        if seconds > self.LONG and self.now > self.LEAST:
+            self.now = max(self.LEAST, self.now // 2)
+        elif (seconds < self.SHORT or self.now < self.LEAST) and in_flight >= self.now:
             self.now = min(self._most, self.now * 2)
 
 

@@ -117,22 +117,25 @@ def test_stop_releases_the_operation_at_once(store, clock):
 
 
 def test_a_batch_grows_while_store_transactions_are_short():
-    portion = BatchSizer(10_000)
+    portion = BatchSizer(40_000)
     sizes = [portion.now]
     for seconds, claimed in (
         (0.1, 500),
         (0.1, 2000),
         (0.4, 4000),
         (0.4, 8000),
-        (0.7, 10_000),
-        (1.5, 10_000),
-        (3.0, 5000),
-        (3.0, 2500),
+        (0.4, 16_000),
+        (0.4, 32_000),
+        (0.7, 40_000),
+        (1.5, 40_000),
+        (3.0, 20_000),
+        (3.0, 10_000),
+        (3.0, 8000),
     ):
         portion.took(seconds, claimed)
         sizes.append(portion.now)
 
-    assert sizes == [2000, 2000, 4000, 8000, 10_000, 10_000, 5000, 2500, 2000]
+    assert sizes == [2000, 2000, 4000, 8000, 16_000, 32_000, 40_000, 40_000, 20_000, 10_000, 8000, 8000]
     small = BatchSizer(500)
     small.took(9.0, 500)
     assert small.now == 500
@@ -142,11 +145,27 @@ def test_a_batch_grows_again_after_slow_store_transactions():
     size = BatchSizer(20_000)
     for _ in range(20):
         size.took(9.0, size.now)
-    assert size.now == BatchSizer.FIRST
+    assert size.now == BatchSizer.LEAST
 
     for _ in range(4):
         size.took(0.1, size.now)
     assert size.now == 20_000
+
+
+def test_slow_updates_do_not_keep_a_batch_below_its_least_size():
+    size = BatchSizer(40_000)
+    for _ in range(9):
+        size.took(3.0, size.now)
+
+    assert size.now == BatchSizer.LEAST
+
+
+def test_a_client_that_is_shared_with_the_application_keeps_the_first_size():
+    size = BatchSizer(20_000)
+    size.stop_growing()
+    for seconds in (0.1, 9.0):
+        size.took(seconds, size.now)
+        assert size.now == BatchSizer.FIRST
 
 
 @pytest.mark.slow
