@@ -88,10 +88,10 @@ class MessageEnqueuer:
             claim = _NEW
         else:  # DuplicateGuard.claim, inlined for speed
             claim = self._dedup.claim(delivery.checksum, delivery.topic, delivery.id)
-        if claim is _NEW and self.pending_log is None and not self._saturated():
+        if claim is _NEW and not self._saturated():  # the usual case
             try:
-                if self.offer(delivery):
-                    return True  # the usual case
+                if self.offer(delivery) if self.pending_log is None else self._log(delivery) is None:
+                    return True
             except BaseException:
                 self._duplicates.release(delivery)
                 raise
@@ -125,17 +125,21 @@ class MessageEnqueuer:
             return self._offer_until(delivery, deadline)
         while self._saturated():
             self._wait_for_room(deadline, self._why_full())
-        while True:
-            try:
-                self.pending_log.take(delivery)
-            except JournalFull as error:
-                self._report_full_journal(str(error))
-                if error.withdrawn:  # a second record under its sequence would count as settled after a crash
-                    raise QueueFull(str(error)) from error
-                self._wait_for_room(deadline, str(error))
-            else:
-                self._journal_full = False
-                return None
+        while (full := self._log(delivery)) is not None:
+            self._wait_for_room(deadline, str(full))
+        return None
+
+    def _log(self, delivery: Delivery) -> JournalFull | None:
+        """Write the message to the journal, which offers it to the client. Return the error when it is full."""
+        try:
+            self.pending_log.take(delivery)  # type: ignore[union-attr]  # the caller has checked it
+        except JournalFull as error:
+            self._report_full_journal(str(error))
+            if error.withdrawn:  # a second record under its sequence would count as settled after a crash
+                raise QueueFull(str(error)) from error
+            return error
+        self._journal_full = False
+        return None
 
     def _report_full_journal(self, text: str) -> None:
         """Report a full journal once, not for every message that waits."""

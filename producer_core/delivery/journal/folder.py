@@ -71,7 +71,7 @@ class JournalFolder:
             self.identity = self._load_identity()
             self._reserved = self._read_reserved()
             self._session_written = False  # whether the file has this start's session
-            self._usable_below = 0  # sequences below this one may be used
+            self.reserved_below = 0  # sequences below this one may be used
         except BaseException:
             self._lock.release()
             raise
@@ -102,12 +102,12 @@ class JournalFolder:
 
     def reserve(self, sequence: int) -> None:
         """Record durably that this sequence is used, before its first use, so that no later process reuses its id."""
-        if sequence >= self._usable_below:
+        if sequence >= self.reserved_below:
             if not self._session_written:
                 self._write("session", self.identity.encode(), 0)
                 self._session_written = True
             self._write_reserved(sequence + _RESERVE_BLOCK)
-            self._usable_below = sequence + _RESERVE_BLOCK
+            self.reserved_below = sequence + _RESERVE_BLOCK
 
     def close(self, next_sequence: int | None = None) -> None:
         """Unlock the folder. With `next_sequence`, release the unused part of the reservation."""

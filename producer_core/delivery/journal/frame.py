@@ -20,11 +20,11 @@ HEADER_SIZE = _HEADER.size
 _WINDOW_BYTES = 1 << 18
 _SECTOR_BYTES = 512
 """The least that a disk writes: a power failure leaves each sector old or new."""
-_OFFSET_MULTIPLIER = 0x9E3779B1
+OFFSET_MULTIPLIER = 0x9E3779B1
 """An odd number, so that neighboring offsets start their checksums far apart."""
 
-_extend: Callable[[int, bytes], int] = google_crc32c.extend
-_pack = _HEADER.pack
+extend: Callable[[int, bytes], int] = google_crc32c.extend
+pack = _HEADER.pack
 
 
 class JournalFrame(NamedTuple):
@@ -45,12 +45,17 @@ class FrameDamage(NamedTuple):
 
 def seed(secret: int, name: str) -> int:
     """Return the start value for the checksums of one file."""
-    return _extend(secret, name.encode())
+    return extend(secret, name.encode())
+
+
+def start_value(seed: int, offset: int) -> int:
+    """Return the start value for the checksum of a frame at this offset, without its length. MappedEnd inlines it."""
+    return seed + offset * OFFSET_MULTIPLIER
 
 
 def frame(content: bytes, seed: int, offset: int) -> bytes:
     """Return the frame of this content for this offset of the file."""
-    return _pack(MAGIC, len(content), _checksum(content, seed, offset)) + content
+    return pack(MAGIC, len(content), _checksum(content, seed, offset)) + content
 
 
 def frames(data: bytes, seed: int, base: int = 0) -> Iterator[JournalFrame | FrameDamage]:
@@ -87,13 +92,15 @@ def scan(file: int, offset: int, end: int, seed: int) -> Iterator[JournalFrame]:
 def is_torn(data: bytes, start: int = 0) -> bool:
     """Return whether the last bytes of a file, from this offset on, look like an interrupted write.
 
-    An interrupted write is too short, or zeros take the place of its first or last sector. Other bytes were changed.
+    An interrupted write is too short, or zeros take the place of its first or last sector, or of its checksum. Other
+    bytes were changed.
     """
     if len(data.rstrip(b"\0")) < HEADER_SIZE or data.startswith(bytes(HEADER_SIZE)):
         return True
-    magic, length, _ = _HEADER.unpack_from(data)
+    magic, length, checksum = _HEADER.unpack_from(data)
     last_sector = data[-((start + len(data) - 1) % _SECTOR_BYTES + 1) :]
-    return bool(magic == MAGIC and (HEADER_SIZE + length > len(data) or not last_sector.strip(b"\0")))
+    incomplete = HEADER_SIZE + length > len(data) or not checksum or not last_sector.strip(b"\0")
+    return bool(magic == MAGIC and incomplete)
 
 
 def without_free_space(data: bytes) -> bytes:
@@ -130,4 +137,4 @@ def _next_frame(data: bytes, offset: int, seed: int, base: int) -> JournalFrame 
 
 
 def _checksum(content: bytes, seed: int, offset: int) -> int:
-    return _extend((seed + offset * _OFFSET_MULTIPLIER + len(content)) & 0xFFFFFFFF, content)
+    return extend((start_value(seed, offset) + len(content)) & 0xFFFFFFFF, content)

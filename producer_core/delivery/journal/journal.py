@@ -21,6 +21,7 @@ from producer_core.delivery.journal.cursor import JournalCursor, JournalSlice, s
 from producer_core.delivery.journal.damage import NoticeHandler, set_aside
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
+from producer_core.delivery.journal.mapped_end import MappedEnd, can_map
 from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
 from producer_core.delivery.journal.segment_list import SegmentList, SyncTicket
@@ -71,8 +72,14 @@ class Journal:
         self.lasting_id = folder.identity.folder_id
         self._lock = threading.RLock()  # guards the fields below
         self._segments = SegmentList(
-            folder, segment_bytes=min(segment_bytes, max_bytes // 4), durable=self.syncs
+            folder,
+            segment_bytes=min(segment_bytes, max_bytes // 4),
+            durable=self.syncs,
+            mapped=level == "process" and can_map(folder.path),
         )
+        # Single records are written to `_mapped` directly, if their sequence is reserved and until the next file check.
+        self._mapped: MappedEnd | None = None
+        self._reserved_below = 0
         self._log = SettleLog(folder)
         self._start_offsets = StartOffsets(folder)
         self._offsets: dict[tuple[str, int], int] = {}
@@ -127,6 +134,21 @@ class Journal:
     def append(self, record: JournalRecord | Delivery) -> None:
         """Store a message and return when the level's guarantee holds. JournalFull leaves the journal unchanged."""
         seq, content = record.seq, encode(record)
+        if self._mapped is not None and self._process_mark[0]:
+            try:
+                with self._lock:  # the usual case: no limit of the journal is due to be checked
+                    if (
+                        seq < self._reserved_below
+                        and self._clock() < self._next_file_check
+                        and (mapped := self._mapped) is not None
+                        and mapped.append(seq, content)
+                    ):
+                        if seq >= self._next:
+                            self._next = seq + 1
+                        return
+            except BaseException:  # an interrupt
+                self.withdraw((seq,))
+                raise
         if ticket := self._write(((seq, content),), seq, len(content)):
             self.wait_synced(ticket, (seq,))
 
@@ -186,6 +208,8 @@ class Journal:
                 self._buffered_bytes += size
             else:
                 self._segments.write(contents)
+                self._mapped = self._segments.mapped_end(self._max_bytes - self._segments.size)
+                self._reserved_below = self._folder.reserved_below
         except OSError as error:
             raise self._journal_full(error) from error
         if last >= self._next:
@@ -281,7 +305,7 @@ class Journal:
             with self._lock:
                 if self._closed:
                     return
-                self._closing = True
+                self._closing, self._reserved_below = True, 0
                 self._flush()
                 unsynced = self._segments.unsynced()
             self._wait_for(unsynced)

@@ -42,6 +42,7 @@ class JournalFeeder:
 
     def __init__(self, journal: Journal, sender: FeederTarget) -> None:
         self.journal = journal
+        self._syncs, self._append = journal.syncs, journal.append
         self._sender = sender
         self._ids = journal.ids
         self._first = journal.next_sequence  # lower sequences belong to an earlier process
@@ -102,15 +103,18 @@ class JournalFeeder:
 
     def take(self, delivery: Delivery) -> None:
         """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
-        if self.journal.syncs:
+        if self._syncs:
             self.take_many((delivery,), [])
             return
         with self._gate:
             if self._fenced is not None:
                 raise self._fenced
             try:
-                self.journal.append(delivery)
-                if self._offer_directly(delivery):
+                self._append(delivery)
+                if not (self._behind or self._claim_lost):  # the usual case, without a call
+                    if self._sender.offer(delivery):
+                        return
+                elif self._offer_directly(delivery):
                     return
                 self._leave_to_feeder(delivery)
             except JournalError:

@@ -9,15 +9,26 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.file_writes import replace, write_whole
-from producer_core.delivery.journal.frame import FrameDamage, frame, frames, scan, without_free_space
+from producer_core.delivery.journal.frame import (
+    HEADER_SIZE,
+    FrameDamage,
+    frame,
+    frames,
+    scan,
+    without_free_space,
+)
 from producer_core.delivery.journal.group_sync import GroupSync
+from producer_core.delivery.journal.mapped_end import MappedEnd
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.delivery.journal.record import sequence
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
 _PREALLOCATE_BYTES = (1 << 20, 1 << 16)
-"""Disk space reserved ahead of time, so that most syncs need not write the file's size."""
+"""Disk space reserved ahead of time: most syncs need not write the file's size, and records are written through memory."""
+_RETRY_BYTES = 1 << 18
+"""Bytes written with system calls after the space or the memory for a mapped end could not be had."""
+_NEVER = 1 << 62
 _ALLOCATION_UNIT = 1 << 16
 """A file with preallocated space has a multiple of this size. Zeros at the end of other files are damage."""
 
@@ -25,23 +36,48 @@ _ALLOCATION_UNIT = 1 << 16
 class Segment:
     """Store records in one file. Guarded by the journal's lock, except `group_sync` and `read`."""
 
-    def __init__(self, path: Path, seed: int, *, create: bool = False, durable: bool = False) -> None:
+    def __init__(
+        self, path: Path, seed: int, *, create: bool = False, durable: bool = False, mapped: bool = False
+    ) -> None:
         self.path = path
         self._seed = seed
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         self._file: int | None = os.open(path, flags, 0o600)
-        self.size = 0
-        self.sequences = Ranges()
+        self._size = 0  # while the end is mapped, `size` is that of `_mapped`
+        self._sequences = Ranges()
         self.settled = Ranges()
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._durable = durable
+        self._mapped: MappedEnd | None = None
+        self._maps_from = (
+            0 if mapped else _NEVER
+        )  # the size from which on single records are written through memory
+        self._runs: tuple[tuple[int, int], ...] = ()  # written through memory, and not in `_sequences` yet
         self._allocated_end = 0
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
         self._next_index_offset = 0  # the next record at or above this offset gets an index entry
 
     @property
+    def size(self) -> int:
+        return self._size if (mapped := self._mapped) is None else mapped.size
+
+    @property
+    def sequences(self) -> Ranges:
+        self._end_run()
+        if runs := self._runs:
+            for start, end in runs:
+                self._sequences.add(start, end)
+            count = len(runs)
+            self._runs = self._runs[count:]  # a signal handler may have added one
+        return self._sequences
+
+    @property
     def unsettled(self) -> int:
-        return len(self.sequences) - len(self.settled)
+        """Return the number of unsettled records. Without the journal's lock, it can be too high for a moment."""
+        settled, mapped = len(self.settled), self._mapped
+        run = 0 if mapped is None else mapped.next - mapped.first
+        runs = sum(end - start for start, end in self._runs)
+        return run + runs + len(self._sequences) - settled
 
     @property
     def number(self) -> int:
@@ -70,16 +106,38 @@ class Segment:
         try:
             write_whole(self._file, b"".join(parts), start)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, start)
-            self._allocated_end = 0
+            self._release_space()
             raise
-        self.size = offset
+        if self._mapped is None:
+            self._size = offset
+        else:
+            self._mapped.skip_to(offset)
         if start >= self._next_index_offset:
             self._add_index_entry(start)
         for seq, _ in contents:
             self.sequences.add(seq, seq + 1)
         return offset - start
+
+    def add_one(self, seq: int, content: bytes) -> None:
+        """Append one record, through memory if possible. OSError leaves the file unchanged."""
+        size = HEADER_SIZE + len(content)
+        while (mapped := self._mapped_to(self.size + size)) is not None:
+            if mapped.size >= self._next_index_offset:
+                self._add_index_entry(mapped.size)
+            if mapped.next != seq:
+                self._end_run()
+                mapped.first = mapped.next = seq
+            mapped.allow(mapped.end)
+            if mapped.append(seq, content):
+                return
+            # A signal handler has written or closed the segment.
+        self.add(((seq, content),))
+
+    def mapped_end(self, limit: int) -> MappedEnd | None:
+        """Return the memory to which single records up to this size of the file may be written without `add_one`."""
+        if self._mapped is not None:
+            self._mapped.allow(min(limit, self._next_index_offset))
+        return self._mapped
 
     def settle(self, start: int, end: int) -> None:
         for low, high in self.sequences.overlap(start, end):
@@ -128,7 +186,7 @@ class Segment:
                 break
             else:
                 on_damage(self.path, found, data[found.start : found.end])
-            self.size = found.end
+            self._size = found.end
         self.group_sync.synced = self.size
 
     def _recover_end(
@@ -141,7 +199,7 @@ class Segment:
             damaged = without_free_space(damaged)
         end = damage.start + len(damaged)
         if damaged and not on_damage(self.path, damage._replace(end=end), damaged):
-            self.size = damage.start + len(damaged.rstrip(b"\0"))
+            self._size = damage.start + len(damaged.rstrip(b"\0"))
         os.ftruncate(self._file, self.size)
 
     def without_settled(self) -> Segment:
@@ -166,7 +224,7 @@ class Segment:
         rewritten = Segment(self.path, self._seed, durable=self._durable)
         for (seq, _), part in zip(kept, parts, strict=True):
             rewritten._add_sequence(seq, rewritten.size)
-            rewritten.size += len(part)
+            rewritten._size += len(part)
         rewritten.group_sync.synced = rewritten.size
         return rewritten
 
@@ -187,11 +245,64 @@ class Segment:
 
         Return whether there were any.
         """
+        self._maps_from = _NEVER
+        self._unmap()
         end = self.group_sync.synced if self.group_sync.failed else self.size
         if self._file is None or max(self._allocated_end, self.size) <= end:
             return False
         os.ftruncate(self._file, end)
         return True
+
+    def _release_space(self) -> None:
+        """Cut off everything after the last record."""
+        self._maps_from = max(self._maps_from, self.size + _RETRY_BYTES)  # for signal handlers too
+        self._unmap()
+        self._allocated_end = 0
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                os.ftruncate(self._file, self.size)
+
+    # writes through memory
+
+    def _mapped_to(self, end: int) -> MappedEnd | None:
+        """Return the mapped end if it has room up to this offset. Without space or memory, return None for a while."""
+        if self._mapped is not None and self._mapped.end >= end:
+            return self._mapped
+        self._unmap()
+        if self.size < self._maps_from or self._file is None:
+            return None
+        if self._allocated_end < end:
+            self._preallocate(end)
+        with contextlib.suppress(OSError, ValueError):  # ValueError: another process has cut off the file
+            if self._allocated_end >= end:
+                self._map(self._file, self.size, self._allocated_end)
+                return self._mapped_to(end)
+        self._maps_from = self.size + _RETRY_BYTES
+        return None
+
+    def _map(self, file: int, size: int, end: int) -> None:
+        """Map the allocated space, unless a signal handler has written to the file meanwhile."""
+        zeros = bytes(end - size)
+        # No call between a comparison and the write or the assignment after it.
+        if self._mapped is None and self._size == size:
+            os.pwrite(file, zeros, size)  # the page faults of the writes through memory then cost a fifth
+        mapped = MappedEnd(file, self._seed, size, end)
+        if self._mapped is None and self._size == size:
+            self._mapped = mapped
+
+    def _end_run(self) -> None:
+        if (mapped := self._mapped) is not None and mapped.first != mapped.next:
+            # No call, so that no signal handler writes in between.
+            self._runs, mapped.first = (*self._runs, (mapped.first, mapped.next)), mapped.next
+
+    def _unmap(self) -> None:
+        """End the writes through memory. A write to a part of the file that was cut off would end the process."""
+        if (mapped := self._mapped) is not None:
+            mapped.limit = -1  # from here on no call, so that no signal handler writes in between
+            if mapped.first != mapped.next:
+                self._runs, mapped.first = (*self._runs, (mapped.first, mapped.next)), mapped.next
+            self._size, self._mapped = mapped.base + mapped.position, None
+            mapped.close()
 
     def _sync_file(self) -> None:
         """Sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
@@ -210,9 +321,7 @@ class Segment:
             try:
                 os.posix_fallocate(self._file, self.size, allocated_end - self.size)
             except OSError:  # without preallocation, each write allocates its own space
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._file, self.size)  # a full disk allocates a part of the space
-                self._allocated_end = 0
+                self._release_space()  # a full disk allocates a part of it
             else:
                 self._allocated_end = allocated_end
                 return

@@ -12,6 +12,7 @@ from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.journal.folder import JournalFolder
 from producer_core.delivery.journal.frame import FrameDamage
+from producer_core.delivery.journal.mapped_end import MappedEnd
 from producer_core.delivery.journal.segment import Segment
 
 logger = queued_logger(__name__)
@@ -38,26 +39,33 @@ class SyncTicket(NamedTuple):
 class SegmentList:
     """Manage the segments of a journal. Guarded by the journal's lock."""
 
-    def __init__(self, folder: JournalFolder, *, segment_bytes: int, durable: bool) -> None:
+    def __init__(
+        self, folder: JournalFolder, *, segment_bytes: int, durable: bool, mapped: bool = False
+    ) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._durable = durable
+        self._mapped = mapped
         self._segments: list[Segment] = []
         self._number = -1  # the highest number in a file name
-        self.size = 0
+        self._inactive_bytes = 0  # in all segments but the active one
 
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool]) -> int:
         """Read the segments on disk. Return a number above every sequence found."""
         above = 0
         paths = sorted(path for path in self._folder.path.iterdir() if _NAME.fullmatch(path.name))
         for path in paths:
-            segment = Segment(path, self._folder.seed(path.name), durable=self._durable)
+            segment = self._segment(path)
             self._segments.append(segment)
             segment.recover(on_damage, last=path == paths[-1])
-            self.size += segment.size
             self._number = segment.number
             above = max(above, segment.sequences.highest + 1, segment.number)
+        self._measure()
         return above
+
+    @property
+    def size(self) -> int:
+        return self._inactive_bytes + (0 if self.active is None else self.active.size)
 
     @property
     def active(self) -> Segment | None:
@@ -76,11 +84,17 @@ class SegmentList:
         first = contents[0][0]
         segment = self._writable_segment(first)
         try:
-            self.size += segment.add(contents)
+            _add(segment, contents)
         except OSError:
             if not segment.size or segment.unsettled:
                 raise
-            self.size += self._rotate(first).add(contents)  # rotating deletes the settled records
+            _add(self._rotate(first), contents)  # rotating deletes the settled records
+
+    def mapped_end(self, room: int) -> MappedEnd | None:
+        """Return the memory to which records may be written without `write`, up to this number of bytes in total."""
+        if self.active is None:
+            return None
+        return self.active.mapped_end(min(self._segment_bytes, self.active.size + room))
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
         for start, end in ranges:
@@ -122,7 +136,7 @@ class SegmentList:
                 with contextlib.suppress(OSError):  # for example a read-only disk: retried at the next call
                     segment.delete()
                     self._segments.remove(segment)
-                    self.size -= segment.size
+        self._measure()
 
     def make_room(self) -> None:
         """Free the space of settled messages: delete settled segments and rewrite sparse ones."""
@@ -133,13 +147,20 @@ class SegmentList:
                     self._segments[index] = rewritten = segment.without_settled()
                 except OSError as error:
                     logger.warning(**with_fields("journal segment cannot be truncated", error=str(error)))
-                    return
-                self.size += rewritten.size - segment.size
+                    break
                 segment.close()
+        self._measure()
 
     def close(self) -> None:
         for segment in self._segments:
             segment.close()
+
+    def _measure(self) -> None:
+        self._inactive_bytes = sum(segment.size for segment in self._segments[:-1])
+
+    def _segment(self, path: Path, *, create: bool = False) -> Segment:
+        seed = self._folder.seed(path.name)
+        return Segment(path, seed, create=create, durable=self._durable, mapped=self._mapped)
 
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:
@@ -154,7 +175,7 @@ class SegmentList:
         self.delete_settled(include_active=True)
         number = max(seq, self._number + 1)
         path = self._folder.path / f"{number:020d}.journal"
-        segment = Segment(path, self._folder.seed(path.name), create=True, durable=self._durable)
+        segment = self._segment(path, create=True)
         try:
             if self._durable:
                 self._folder.sync()
@@ -162,5 +183,13 @@ class SegmentList:
             segment.delete()
             raise
         self._segments.append(segment)
+        self._measure()
         self._number = number
         return segment
+
+
+def _add(segment: Segment, contents: Sequence[tuple[int, bytes]]) -> None:
+    if len(contents) == 1:
+        segment.add_one(*contents[0])
+    else:
+        segment.add(contents)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.delivery.journal import frame as frame_module
+from producer_core.delivery.journal import mapped_end as mapped_end_module
 from producer_core.delivery.journal.ranges import Ranges, ranges_of
 from producer_core.delivery.journal.record import decode, encode
 from producer_core.errors import JournalError, JournalFull
@@ -372,14 +373,16 @@ def test_close_in_a_signal_handler_during_a_write_is_reported_as_a_closed_journa
     """Regression: the interrupted write raised TypeError, because its file was closed."""
     journal = Journal.open(tmp_path / "own", level=level)
     fill(journal, [0])
-    checksum = frame_module._checksum
+    checksum = frame_module.extend
 
     def closing(*args):
+        patch.undo()
         journal.close()
         return checksum(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(frame_module, "_checksum", closing)
+        patch.setattr(frame_module, "extend", closing)
+        patch.setattr(mapped_end_module, "extend", closing)
         with pytest.raises(JournalError, match="closed"):
             fill(journal, [1])
 
