@@ -51,7 +51,11 @@ class SettlingSet:
 
     def acknowledged(self, deliveries: Iterable[Delivery]) -> None:
         """Mark acknowledged messages as finished, or drop them if the transport records them."""
-        sequences = [delivery.seq for delivery in deliveries if delivery.on_replayed is None]
+        sequences = [
+            delivery.seq
+            for delivery in deliveries
+            if (callbacks := delivery.callbacks) is None or callbacks.on_replayed is None
+        ]
         with self._lock:
             if self._settles_journal:
                 self._settling.difference_update(sequences)

@@ -69,6 +69,8 @@ def ranges_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     ordered = sorted(set(numbers))
     if not ordered:
         return []
+    if ordered[-1] - ordered[0] == len(ordered) - 1:  # the usual case
+        return [(ordered[0], ordered[-1] + 1)]
     gaps = [(low, high) for low, high in pairwise(ordered) if high - low > 1]
     starts = [ordered[0], *(high for _, high in gaps)]
     ends = [*(low + 1 for low, _ in gaps), ordered[-1] + 1]

@@ -144,7 +144,7 @@ class SegmentList:
         for index, segment in enumerate(self._segments[:-1]):
             if segment.unsettled <= _SPARSE_SHARE * len(segment.sequences):
                 try:
-                    self._segments[index] = rewritten = segment.without_settled()
+                    self._segments[index] = segment.without_settled()
                 except OSError as error:
                     logger.warning(**with_fields("journal segment cannot be truncated", error=str(error)))
                     break
