@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -14,27 +14,32 @@ class Ranges:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._count = 0
+        self._changes = 0
         for start, end in ranges:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> int:
-        """Add the numbers from `start` up to but not including `end`. Return how many are new."""
+        """Add the numbers from `start` up to but not including `end`. Return how many are new.
+
+        A signal handler of the same thread may add others meanwhile: no call separates the changes from their check.
+        """
         starts, ends = self._starts, self._ends
-        if starts and start == ends[-1]:  # the common case
-            ends[-1] = end
-            self._count += end - start
-            return end - start
-        first = bisect_right(ends, start - 1)
-        last = first
-        low, high, already_present = start, end, 0
-        while last < len(starts) and starts[last] <= end:
-            low, high = min(low, starts[last]), max(high, ends[last])
-            already_present += ends[last] - starts[last]
-            last += 1
-        starts[first:last], ends[first:last] = [low], [high]
-        new = high - low - already_present
-        self._count += new
-        return new
+        while True:
+            if starts and start == ends[-1]:  # the common case
+                ends[-1] = end
+                new = end - start
+                self._count += new
+                self._changes += 1
+                return new
+            changes = self._changes
+            first, last = bisect_left(ends, start), bisect_right(starts, end)
+            low, high = min((start, *starts[first:last])), max((end, *ends[first:last]))
+            new = high - low - sum(ends[first:last]) + sum(starts[first:last])
+            if changes == self._changes:
+                starts[first:last], ends[first:last] = [low], [high]
+                self._count += new
+                self._changes += 1
+                return new
 
     def __contains__(self, number: int) -> bool:
         index = bisect_right(self._starts, number) - 1

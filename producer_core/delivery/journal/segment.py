@@ -49,9 +49,8 @@ class Segment:
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._durable = durable
         self._mapped: MappedEnd | None = None
-        self._maps_from = (
-            0 if mapped else _NEVER
-        )  # the size from which on single records are written through memory
+        # The size from which on single records are written through memory.
+        self._maps_from = 0 if mapped else _NEVER
         self._runs: tuple[tuple[int, int], ...] = ()  # written through memory, and not in `_sequences` yet
         self._allocated_end = 0
         self._index: list[tuple[int, int]] = []  # (highest sequence so far, offset), both ascending
@@ -63,12 +62,14 @@ class Segment:
 
     @property
     def sequences(self) -> Ranges:
-        self._end_run()
-        if runs := self._runs:
-            for start, end in runs:
-                self._sequences.add(start, end)
-            count = len(runs)
-            self._runs = self._runs[count:]  # a signal handler may have added one
+        # No call between a comparison and the assignment after it, so that no signal handler writes in between.
+        if (mapped := self._mapped) is not None and mapped.first != mapped.next:
+            self._runs, mapped.first = (*self._runs, (mapped.first, mapped.next)), mapped.next
+        while runs := self._runs:
+            run = runs[0]
+            self._sequences.add(*run)
+            if self._runs and self._runs[0] is run:
+                self._runs = self._runs[1:]
         return self._sequences
 
     @property
@@ -124,8 +125,9 @@ class Segment:
         while (mapped := self._mapped_to(self.size + size)) is not None:
             if mapped.size >= self._next_index_offset:
                 self._add_index_entry(mapped.size)
-            if mapped.next != seq:
-                self._end_run()
+            if mapped.next != seq:  # no call in this block, so that no signal handler writes in between
+                if mapped.first != mapped.next:
+                    self._runs = (*self._runs, (mapped.first, mapped.next))
                 mapped.first = mapped.next = seq
             mapped.allow(mapped.end)
             if mapped.append(seq, content):
@@ -289,11 +291,6 @@ class Segment:
         mapped = MappedEnd(file, self._seed, size, end)
         if self._mapped is None and self._size == size:
             self._mapped = mapped
-
-    def _end_run(self) -> None:
-        if (mapped := self._mapped) is not None and mapped.first != mapped.next:
-            # No call, so that no signal handler writes in between.
-            self._runs, mapped.first = (*self._runs, (mapped.first, mapped.next)), mapped.next
 
     def _unmap(self) -> None:
         """End the writes through memory. A write to a part of the file that was cut off would end the process."""

@@ -53,7 +53,7 @@ from producer_core.errors import JournalFull
 from producer_core.delivery.journal import Journal, JournalRecord
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal.open(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 accepted = 0
 try:
     while True:
@@ -67,9 +67,11 @@ print(accepted, len(list(journal.read())), flush=True)
 """
 
 
-def test_a_full_disk_leaves_no_partial_record_and_the_journal_recovers(tmp_path):
+@pytest.mark.parametrize("limit", [10_000, 1_500_000])
+def test_a_full_disk_leaves_no_partial_record_and_the_journal_recovers(tmp_path, limit):
+    """With the higher limit, the disk is full when the second part of the file is preallocated."""
     ran = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path / "journal")],
+        [sys.executable, "-c", FULL_DISK, str(tmp_path / "journal"), str(limit)],
         capture_output=True,
         text=True,
         check=True,
@@ -77,6 +79,7 @@ def test_a_full_disk_leaves_no_partial_record_and_the_journal_recovers(tmp_path)
     accepted, read = map(int, ran.stdout.split())
 
     assert read == accepted + 1
+    assert limit - 200 < accepted * 147 <= limit
     notices = []
     with Journal.open(tmp_path / "journal", notice=lambda *notice: notices.append(notice)) as again:
         assert kept(again) == list(range(accepted + 1))
@@ -120,6 +123,43 @@ def test_messages_confirmed_by_an_append_survive_kill_9(tmp_path, level):
     assert confirmed <= {record.seq for record in records}
     assert all(int(record.value) == record.seq for record in records)
     assert len({record.seq for record in records}) == len(records)
+
+
+LONE_WRITER = """
+import os, sys
+from producer_core.delivery.journal import Journal, JournalRecord
+journal = Journal.open(sys.argv[1], segment_bytes=3_000_000)
+seq = journal.next_sequence
+while True:
+    journal.append(JournalRecord(seq, "orders", b"k", b"%d," % seq * (1 + seq % 300)))
+    os.write(1, b"%d\\n" % seq)
+    seq += 1
+"""
+
+
+@pytest.mark.slow
+def test_a_writer_killed_again_and_again_leaves_every_accepted_message_and_no_damage(tmp_path):
+    """Each kill falls into another step: a write through memory, a new part of the file, or a new file."""
+    path, rng, accepted, notices = tmp_path / "journal", random.Random(5), set(), []
+    for _ in range(15):
+        writer = subprocess.Popen([sys.executable, "-c", LONE_WRITER, str(path)], stdout=subprocess.PIPE)
+        received = writer.stdout.read1()
+        while len(received) < rng.choice((10, 5_000, 60_000)):
+            received += writer.stdout.read1()
+        writer.send_signal(signal.SIGKILL)
+        received += writer.stdout.read()
+        assert writer.wait() == -signal.SIGKILL
+        writer.stdout.close()
+        accepted |= {int(line) for line in received.split(b"\n")[:-1]}
+
+        with Journal.open(path, notice=lambda kind, *_: notices.append(kind)) as journal:
+            records = {record.seq: record.value for record in journal.read()}
+            assert accepted <= records.keys()
+            assert all(value == b"%d," % seq * (1 + seq % 300) for seq, value in records.items())
+            if rng.random() < 0.3:
+                journal.settle(records)
+                accepted = set()
+    assert set(notices) <= {"journal_torn"}
 
 
 FEEDER = """
