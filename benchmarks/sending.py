@@ -142,6 +142,7 @@ WAYS: Mapping[str, Way] = {
     "redis": _way("de-duplication in Redis, one round trip per message", dedup="redis", share=0.02),
     "buffered": _way('`journal_level="buffered"`', journal_level="buffered"),
     "process": _way('`journal_level="process"`', journal_level="process", brokers=_ALL),
+    "process-batch": _way('`journal_level="process"`, `send_batch`', journal_level="process", batch=True),
     "power": _way('`journal_level="power"`, one sync per message', journal_level="power", share=0.01),
     "power-batch": _way('`journal_level="power"`, `send_batch`', journal_level="power", batch=True, share=0.1, brokers=_ALL),
     "power-threads": _way('`journal_level="power"`, 16 threads', journal_level="power", threads=16, share=0.05),

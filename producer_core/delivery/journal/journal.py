@@ -44,10 +44,6 @@ _BUFFER_BYTES = 1 << 20
 _FILE_CHECK_S = 1.0
 """Seconds between two checks that the files still exist."""
 
-_CLOCK_MASK = 7
-"""An append through memory reads the clock if its sequence is a multiple of 8, because reading it costs time. `settle`
-reads it too, so a slow sender reads it for each message."""
-
 _SETTLE_LOG_LOST = (
     "The file `settled` of the journal {} was deleted or truncated, so the journal no longer has a list of its settled "
     "messages. Exactly-once delivery looks up each message on its topic and sends it only when it is absent. "
@@ -143,7 +139,7 @@ class Journal:
                 with self._lock:  # the usual case: no limit of the journal is due to be checked
                     if (
                         seq < self._reserved_below
-                        and (seq & _CLOCK_MASK or self._clock() < self._next_file_check)
+                        and self._clock() < self._next_file_check
                         and (mapped := self._mapped) is not None
                         and mapped.append(seq, content)
                     ):
@@ -250,8 +246,6 @@ class Journal:
             self._forget_buffered(step)
             self._apply(step)
             self._segments.delete_settled()
-            if self._clock() >= self._next_file_check:
-                self._reserved_below = 0  # the next append checks the files
             if self._log.needs_rewrite:
                 self._rewrite_settle_log()
 

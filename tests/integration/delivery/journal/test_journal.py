@@ -79,7 +79,7 @@ def test_a_full_disk_leaves_no_partial_record_and_the_journal_recovers(tmp_path,
     accepted, read = map(int, ran.stdout.split())
 
     assert read == accepted + 1
-    assert limit - 200 < accepted * 147 <= limit
+    assert limit - 200 < accepted * 151 <= limit
     notices = []
     with Journal.open(tmp_path / "journal", notice=lambda *notice: notices.append(notice)) as again:
         assert kept(again) == list(range(accepted + 1))
