@@ -21,7 +21,7 @@ class Ranges:
     def add(self, start: int, end: int) -> int:
         """Add the numbers from `start` up to but not including `end`. Return how many are new.
 
-        A signal handler of the same thread may add others meanwhile: no call separates the changes from their check.
+        A signal handler of the same thread may add others in between: no call separates the changes from their check.
         """
         starts, ends = self._starts, self._ends
         while True:

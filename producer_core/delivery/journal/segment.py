@@ -27,7 +27,7 @@ _INDEX_STEP_BYTES = 1 << 18
 _PREALLOCATE_BYTES = (1 << 20, 1 << 16)
 """Disk space reserved ahead of time: most syncs need not write the file's size, and records are written through memory."""
 _RETRY_BYTES = 1 << 18
-"""Bytes written with system calls after the space or the memory for a mapped end could not be had."""
+"""Bytes that are written with system calls after an attempt to map the end failed."""
 _NEVER = 1 << 62
 _ALLOCATION_UNIT = 1 << 16
 """A file with preallocated space has a multiple of this size. Zeros at the end of other files are damage."""
@@ -283,7 +283,7 @@ class Segment:
         return None
 
     def _map(self, file: int, size: int, end: int) -> None:
-        """Map the allocated space, unless a signal handler has written to the file meanwhile."""
+        """Map the allocated space, unless a signal handler has written to the file in between."""
         zeros = bytes(end - size)
         # No call between a comparison and the write or the assignment after it.
         if self._mapped is None and self._size == size:
