@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install the services of the tests: Java 17+, Redis, Chromium, kcat, openssl, nginx; the jars of Apache Kafka and Spark.
+# Install the services of the tests: Java 17+, Redis, Chromium, kcat, openssl, nginx, Prometheus, Alertmanager; the jars of Apache Kafka and Spark.
 # Missing packages are installed with apt for root. Other users get one line with the packages to install.
 set -euo pipefail
 bin=${1:-.venv/bin}
@@ -17,6 +17,8 @@ command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core fonts-lib
 command -v kcat >/dev/null || missing+=(kcat)
 command -v openssl >/dev/null || missing+=(openssl)
 PATH=$PATH:/usr/sbin command -v nginx >/dev/null || missing+=(nginx-light)
+command -v prometheus >/dev/null && command -v promtool >/dev/null || missing+=(prometheus)
+command -v prometheus-alertmanager >/dev/null || missing+=(prometheus-alertmanager)
 
 if ((${#missing[@]})); then
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then

@@ -28,13 +28,15 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("ours"), derandomize=False, max_examples=2000)
 settings.load_profile("ours")
 
-pytest_plugins = ["tests.fixtures.services"]
+pytest_plugins = ["tests.fixtures.services", "tests.fixtures.monitoring"]
 
-SERVICES = ("kafka", "kafka3", "redis", "spark", "browser", "jupyter")
+SERVICES = ("kafka", "kafka3", "redis", "spark", "prometheus", "alertmanager", "browser", "jupyter")
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
 ORDER = {
     name: index
-    for index, name in enumerate(("kafka3", "spark", "kafka", None, "redis", "jupyter", "browser"))
+    for index, name in enumerate(
+        ("kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "jupyter", "browser")
+    )
 }
 """The slowest services start first, so that two workers end at about the same time."""
 
@@ -118,7 +120,7 @@ def pytest_terminal_summary(terminalreporter):
         row = {outcome: counts[service, outcome] for outcome in ("passed", "failed", "error", "skipped")}
         if any(row.values()):
             terminalreporter.line(
-                f"{service:8} " + ", ".join(f"{count} {word}" for word, count in row.items() if count)
+                f"{service:12} " + ", ".join(f"{count} {word}" for word, count in row.items() if count)
             )
 
 
