@@ -119,6 +119,15 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             BOTH,
             "Dead letters now in the store, or in the memory of a process without a store.",
         ),
+        "producer_core_oldest_dead_letter_timestamp_seconds": MetricDefinition(
+            "gauge", (TOPIC,), ("store",), "Time of the oldest pending dead letter, in seconds since 1970."
+        ),
+        "producer_core_firing_alerts": MetricDefinition(
+            "gauge", ("alert", "severity"), ("store",), "Firing alerts of each rule."
+        ),
+        "producer_core_alert_evaluation": MetricDefinition(
+            "gauge", (), ("store",), "1 while a process evaluates the alerts of the store, else 0."
+        ),
         "producer_core_journal_messages": MetricDefinition(
             "gauge", (), ("process",), "Messages in the journal that are not settled."
         ),

@@ -78,6 +78,7 @@ _OF_PROCESS = {
 _OF_STORE = {
     "producer_core_store_bytes": "bytes",
     "producer_core_last_heartbeat_timestamp_seconds": "heartbeat_at",
+    "producer_core_alert_evaluation": "alert_evaluation",
 }
 
 
@@ -111,8 +112,8 @@ class Families:
             *(self._broker_durations(name, brokers, part) for name, part in _DURATIONS_OF_BROKER.items()),
             *_present(_OF_PRODUCERS, reading.producers),
             *self._dead_letters(reading),
+            *self._state_of_store(reading),
             *_present(_OF_PROCESS, reading.process),
-            *_present(_OF_STORE, reading.store),
             _build_info(),
         ]
 
@@ -145,6 +146,17 @@ class Families:
         for (topic, state, code, verdict), count in reading.dead_letters.items():
             sums[self._topics.of(topic), state, self._codes.of(code), verdict] += count
         yield _counted("producer_core_stored_dead_letters", sums)
+
+    def _state_of_store(self, reading: Reading) -> Iterator[Metric]:
+        if reading.store is None:
+            return
+        oldest: dict[tuple[str], float] = {}
+        for topic, at in reading.oldest_dead_letters.items():
+            label = (self._topics.of(topic),)
+            oldest[label] = min(at, oldest.get(label, at))
+        yield _counted("producer_core_oldest_dead_letter_timestamp_seconds", oldest)
+        yield _counted("producer_core_firing_alerts", reading.firing_alerts)
+        yield from _present(_OF_STORE, reading.store)
 
     def _broker(self, number: int) -> str:
         return self._brokers.of(str(number)) if number >= 0 else _BOOTSTRAP

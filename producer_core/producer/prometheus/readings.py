@@ -76,10 +76,11 @@ class ProcessReading:
 
 @dataclass(frozen=True, slots=True)
 class StoreReading:
-    """The present state of the store's file. `heartbeat_at` is in seconds since 1970, None without any producer."""
+    """The present state of the store. `heartbeat_at` is in seconds since 1970, None without any producer."""
 
     bytes: int
     heartbeat_at: float | None = None
+    alert_evaluation: bool | None = None
 
 
 class FailedAttempts(NamedTuple):
@@ -98,11 +99,19 @@ class DeadLetters(NamedTuple):
     verdict: str
 
 
+class FiringAlerts(NamedTuple):
+    """The key of a number of firing alerts."""
+
+    rule: str
+    severity: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """All values at one moment. Topics are in the order in which they receive a label of their own.
 
-    `dead_letters` is None where another source has them; so are `process` and `store`.
+    `dead_letters` is None where another source has them; so are `process` and `store`. `oldest_dead_letters` has the
+    seconds since 1970 of the oldest pending one by topic.
     """
 
     topics: Mapping[str, TopicReading]
@@ -111,6 +120,8 @@ class Reading:
     brokers: Mapping[int, BrokerReading] = field(default_factory=dict)
     producers: ProducersReading = ProducersReading()
     dead_letters: Mapping[DeadLetters, int] | None = None
+    oldest_dead_letters: Mapping[str, float] = field(default_factory=dict)
+    firing_alerts: Mapping[FiringAlerts, int] = field(default_factory=dict)
     process: ProcessReading | None = None
     store: StoreReading | None = None
 

@@ -19,6 +19,7 @@ from producer_core.producer.prometheus.readings import (
     ClientReading,
     DeadLetters,
     FailedAttempts,
+    FiringAlerts,
     ProducersReading,
     Reading,
     StoreReading,
@@ -77,7 +78,9 @@ def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Re
             brokers={row.pop("broker_id"): BrokerReading(**row) for row in store.rows("metric_brokers")},
             producers=ProducersReading(**producers),
             dead_letters=_dead_letters(store),
-            store=StoreReading(store.path.stat().st_size, heartbeat_at),
+            oldest_dead_letters={row["topic"]: row["oldest"] for row in store.rows("alerts_letters")},
+            firing_alerts=_firing_alerts(store),
+            store=StoreReading(store.path.stat().st_size, heartbeat_at, _alert_evaluation(store, now)),
         )
 
 
@@ -96,3 +99,13 @@ def _failed_attempts(store: Store) -> Mapping[FailedAttempts, int]:
 def _dead_letters(store: Store) -> Mapping[DeadLetters, int]:
     rows = store.rows("metric_dead_letters")
     return {DeadLetters(*(row[name] for name in DeadLetters._fields)): row["count"] for row in rows}
+
+
+def _firing_alerts(store: Store) -> Mapping[FiringAlerts, int]:
+    return {
+        FiringAlerts(row["rule"], row["severity"]): row["count"] for row in store.rows("metric_firing_alerts")
+    }
+
+
+def _alert_evaluation(store: Store, now: float) -> bool:
+    return any(row["lease_until"] > now for row in store.rows("lease_holder", name="alerts"))

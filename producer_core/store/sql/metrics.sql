@@ -75,3 +75,8 @@ FROM (SELECT *, closed_at IS NULL AND seen_at >= $alive_since AS running FROM pr
 SELECT topic, state, code, verdict, sum(n)::BIGINT AS count FROM dead_letter_counts
 WHERE state IN ('dead', 'replaying', 'archived')
 GROUP BY topic, state, code, verdict HAVING sum(n) <> 0 ORDER BY topic, state, code, verdict;
+
+-- name: metric_firing_alerts
+-- Firing alerts by rule and severity.
+SELECT rule, severity, count(*) AS count FROM alerts WHERE state = 'firing'
+GROUP BY rule, severity ORDER BY rule, severity;

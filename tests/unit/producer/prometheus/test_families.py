@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +14,7 @@ from producer_core.producer.prometheus.readings import (
     BrokerReading,
     DeadLetters,
     FailedAttempts,
+    FiringAlerts,
     ProcessReading,
     Reading,
     StoreReading,
@@ -24,7 +27,9 @@ FULL = Reading(
     brokers={1: BrokerReading(requests=5, rtt_count=5, rtt_sum=0.5), -1: BrokerReading(requests=1)},
     dead_letters={DeadLetters("orders", "dead", "_MSG_TIMED_OUT", "not_sent"): 4},
     process=ProcessReading(7, 700, True),
-    store=StoreReading(4096, 1_800_000_000.5),
+    oldest_dead_letters={"orders": 1_700_000_000.5},
+    firing_alerts={FiringAlerts("fenced", "critical"): 2},
+    store=StoreReading(4096, 1_800_000_000.5, True),
 )
 
 
@@ -99,6 +104,14 @@ def test_topics_beyond_the_bound_are_summed_and_their_histograms_merged():
     assert found["messaging_client_operation_duration_seconds_bucket", "0.5", "other"] == 2
     assert found["messaging_client_operation_duration_seconds_sum", "other"] == 1.0
     assert ("messaging_client_sent_messages_total", "c") not in found
+
+
+def test_topics_that_share_a_label_have_the_time_of_the_oldest_dead_letter():
+    reading = replace(FULL, oldest_dead_letters={"a": 30.0, "b": 10.0, "c": 20.0})
+
+    found = samples(reading, Families(topics=0))
+
+    assert found["producer_core_oldest_dead_letter_timestamp_seconds", "other"] == 10.0
 
 
 def test_an_older_topic_that_appears_later_does_not_take_a_label():

@@ -7,6 +7,8 @@ import os
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from producer_core.alerts import AlertChange, AlertLog, alert
+from producer_core.alerts.alert_state import resolved
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreCorrupt, StoreUnavailable
 from producer_core.metrics.batch import KINDS
@@ -153,6 +155,32 @@ def test_dead_letters_are_counted_by_code_and_verdict_until_they_are_settled(sto
 
     assert {key.state: count for key, count in found.items()} == {"dead": 1, "archived": 1}
     assert {(key.code, key.verdict) for key in found} == {(dead_letter(1).code, dead_letter(1).verdict)}
+
+
+def test_the_oldest_dead_letter_is_one_that_is_pending(store):
+    dead_letters = DeadLetters(store)
+    dead_letters.add([dead_letter(1, failed_at=NOW - 300), dead_letter(2, failed_at=NOW - 200.5)])
+    dead_letters.archive(DeadLetterFilter(message_id="m-1"), who="ada", origin="cli")
+
+    assert read(store, NOW).oldest_dead_letters == {dead_letter(2).topic: NOW - 200.5}
+
+
+def test_firing_alerts_are_counted_by_rule_while_they_fire(store):
+    first, second = (alert("fenced", f"p-{number}", NOW, text="x") for number in (1, 2))
+    log = AlertLog(store)
+    log.record([AlertChange("fired", item) for item in (first, second)])
+    assert read(store, NOW).firing_alerts == {("fenced", "critical"): 2}
+
+    log.record([AlertChange("resolved", resolved(first, NOW + 1))])
+    assert read(store, NOW).firing_alerts == {("fenced", "critical"): 1}
+
+
+def test_the_evaluation_of_alerts_runs_while_a_process_holds_its_lease(store):
+    assert not read(store, NOW).store.alert_evaluation
+
+    store.take_lease("alerts", "me", 15.0, NOW)
+    assert read(store, NOW).store.alert_evaluation
+    assert not read(store, NOW + 20).store.alert_evaluation
 
 
 def test_a_scrape_does_not_make_producers_write_every_second(store):
