@@ -14,7 +14,7 @@ from producer_core.alerts import Alert, AlertLog, AlertRule, RuleSet, Silence, r
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProducer, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.notify_policy import shared_duplicates
-from producer_core.alerts.routes import WEBHOOK, missing_addresses, routes_of
+from producer_core.alerts.routes import NAMED, missing_addresses, routes_of
 from producer_core.dashboard.queries.replays import operations, where_of
 from producer_core.dashboard.queries.urgency import Urgency, urgency
 from producer_core.dashboard.queries.view import View
@@ -262,7 +262,7 @@ def _routes(rule_set: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[Route
         here, missing = {}, set()
     sources = {
         one.name: f"${one.url_env}" if one.url_env else f"file {one.url_file}" for one in rule_set.routes
-    } | ({"webhook": f"${WEBHOOK}"} if "webhook" in here and "webhook" not in missing else {})
+    } | {name: f"${variable}" for name, variable in NAMED if name in here and name not in missing}
     named = {settings.name: settings for settings in rule_set.routes}
     found = []
     for name in dict.fromkeys((*here, *named, *known)):
@@ -271,7 +271,7 @@ def _routes(rule_set: RuleSet, rows: Iterable[Mapping[str, Any]]) -> tuple[Route
         found.append(
             RouteState(
                 name,
-                row.get("kind") or ("webhook" if settings else ""),
+                settings.kind if settings else row.get("kind", ""),
                 sources.get(name, ""),
                 settings.severities if settings else (),
                 route is not None,

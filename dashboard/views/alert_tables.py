@@ -130,7 +130,8 @@ def routes(path: Path, page: alert_queries.AlertsPage) -> None:
         common.message(
             "warning",
             "No notifications are sent because no route is configured. Set PRODUCER_CORE_ALERT_WEBHOOK to a webhook that "
-            "accepts Alertmanager's payload, or add a [routes.name] table to alerts.toml.",
+            "accepts Alertmanager's payload, set PRODUCER_CORE_ALERTMANAGER to the URL of an Alertmanager, or add a "
+            "[routes.name] table to alerts.toml.",
         )
     for route in page.routes:
         _route(path, route, page.now)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from producer_core.alerts.alert_state import Alert
 
@@ -84,6 +84,13 @@ class Outbox:
             self._store.execute("alerts_queue_again", **entry)
         self._store.execute("alerts_queue", **entry, status=status)
 
+    def to_renew(self) -> list[Alert]:
+        """Return the alerts that fire and whose beginning the receiver accepted."""
+        rows = self._store.rows(
+            "alerts_to_renew", route=self._route.name, severities=",".join(self._route.severities)
+        )
+        return [_alert(row) for row in rows]
+
     def due(self, now: float) -> list[OutboxEntry]:
         rows = self._store.rows(
             "alerts_outbox_due",
@@ -92,15 +99,7 @@ class Outbox:
             farthest=now + 2 * MAX_RETRY_DELAY,
             limit=BATCH_SIZE,
         )
-        return [
-            OutboxEntry(
-                Alert(**{name: value for name, value in row.items() if name not in _OUTBOX_COLUMNS}),
-                row["status"],
-                row["queued_at"],
-                row["attempts"],
-            )
-            for row in rows
-        ]
+        return [OutboxEntry(_alert(row), row["status"], row["queued_at"], row["attempts"]) for row in rows]
 
     def mark_sent(self, entries: Iterable[OutboxEntry], answer: RouteResult, now: float) -> None:
         """Record that the receiver accepted the entries."""
@@ -157,6 +156,10 @@ class Outbox:
 
 
 _OUTBOX_COLUMNS = ("id", "status", "queued_at", "attempts")
+
+
+def _alert(row: Mapping[str, Any]) -> Alert:
+    return Alert(**{name: value for name, value in row.items() if name not in _OUTBOX_COLUMNS})
 
 
 def retry_delay(attempts: int) -> float:

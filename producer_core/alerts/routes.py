@@ -1,4 +1,4 @@
-"""The routes of notifications: callbacks and webhooks, and where their URLs come from."""
+"""The routes of notifications: callbacks, webhooks and Alertmanagers, and where their URLs come from."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from producer_core.errors import ConfigError
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
 """Contains the URL of a webhook, so that no rules file is needed. `…_FILE` names a file with the URL instead;
 `…_TOKEN` and `…_TOKEN_FILE` give its bearer token."""
+ALERTMANAGER = "PRODUCER_CORE_ALERTMANAGER"
+"""Contains the URL of an Alertmanager, in the same way."""
+NAMED = (("webhook", WEBHOOK), ("alertmanager", ALERTMANAGER))
+"""The routes of the environment: their names, which are also their kinds, and variables."""
 
 
 class Route(Protocol):
@@ -110,17 +114,21 @@ def _route_of(item: Route | AlertFunction) -> Route:
 
 
 def routes_of(rule_set: RuleSet) -> tuple[Route, ...]:
-    """Return the routes of the rule set whose URLs this process has, and the one of the environment."""
-    found = [route for settings in rule_set.routes if (route := _route(settings, rule_set.path)) is not None]
-    named = RouteSettings(
-        "webhook",
-        url_env=WEBHOOK,
-        url_file=os.environ.get(f"{WEBHOOK}_FILE", ""),
-        token_env=f"{WEBHOOK}_TOKEN",
-        token_file=os.environ.get(f"{WEBHOOK}_TOKEN_FILE", ""),
+    """Return the routes of the rule set whose URLs this process has, and those of the environment."""
+    found = [_route(settings, rule_set.path) for settings in rule_set.routes]
+    named = [_route(_of_environment(kind, variable), None) for kind, variable in NAMED]
+    return tuple(route for route in (*found, *named) if route is not None)
+
+
+def _of_environment(kind: str, variable: str) -> RouteSettings:
+    return RouteSettings(
+        kind,
+        kind=kind,
+        url_env=variable,
+        url_file=os.environ.get(f"{variable}_FILE", ""),
+        token_env=f"{variable}_TOKEN",
+        token_file=os.environ.get(f"{variable}_TOKEN_FILE", ""),
     )
-    from_environment = _route(named, None)
-    return (*found, *([from_environment] if from_environment is not None else []))
 
 
 def missing_addresses(rule_set: RuleSet) -> tuple[RouteSettings, ...]:
@@ -132,9 +140,11 @@ def _route(settings: RouteSettings, rules_file: Path | None) -> Route | None:
     url = _secret(settings.url_env, settings.url_file, rules_file)
     if not url:
         return None
+    from producer_core.alerts.alertmanager import Alertmanager
     from producer_core.alerts.webhook import Webhook
 
-    return Webhook(
+    made = Alertmanager if settings.kind == "alertmanager" else Webhook
+    return made(
         settings.name,
         url=url,
         token=_secret(settings.token_env, settings.token_file, rules_file),

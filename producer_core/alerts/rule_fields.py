@@ -123,7 +123,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 def labels(value: Any) -> dict[str, str]:
     good = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-    if not good or not all(re.fullmatch(r"[a-zA-Z_]\w*", name) for name in value):
+    if not good or not all(re.fullmatch(r"[a-zA-Z_]\w*", name, re.ASCII) for name in value):
         raise InvalidValue("Expected label names with string values.", 'Write labels = { env = "prod" }.')
     if reserved := value.keys() & {"alertname", "severity", "subject", "store"}:
         raise InvalidValue(
@@ -218,7 +218,7 @@ CONDITIONS: Mapping[str, Mapping[str, Convert]] = {
 }
 
 ROUTE: Mapping[str, Convert] = {
-    "kind": one_of("webhook"),
+    "kind": one_of("webhook", "alertmanager"),
     "url_env": variable,
     "url_file": file,
     "token_env": variable,

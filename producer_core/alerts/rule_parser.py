@@ -112,7 +112,6 @@ class _RuleParser:
         for name, table in self._tables("routes", raw):
             where = f"route {name!r}"
             values = self.converted(where, rule_fields.ROUTE, table, table=("routes", name))
-            values.pop("kind", None)
             if bool(values.get("url_env")) == bool(values.get("url_file")):
                 self._report(
                     where,

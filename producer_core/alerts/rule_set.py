@@ -14,9 +14,10 @@ REPEAT = 4 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RouteSettings:
-    """The settings of a webhook: the source of its URL, and the severities it receives. Never the URL itself."""
+    """The settings of a route: the source of its URL, and the severities it receives. Never the URL itself."""
 
     name: str
+    kind: str = "webhook"
     url_env: str = ""
     url_file: str = ""
     token_env: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.alerts.alert_state import Alert
 from producer_core.alerts.notification import Notification, RouteResult
-from producer_core.alerts.outbox import MAX_RETRY_DELAY, Outbox, OutboxEntry, retry_delay
+from producer_core.alerts.outbox import BATCH_SIZE, MAX_RETRY_DELAY, Outbox, OutboxEntry, retry_delay
 from producer_core.alerts.payload import Status, notification
 from producer_core.alerts.routes import Route
 from producer_core.alerts.rule_set import RuleSet
@@ -34,6 +34,9 @@ class RouteSender:
     While a receiver does not respond, the sender sends nothing else to it and retries after a delay that doubles up to
     five minutes. A receiver that refuses one notification still gets the others. A notification that was interrupted
     by the end of its process is sent by the next process with the same key.
+
+    A receiver such as Alertmanager forgets an alert that is not sent again. Its route has a `renewal`, the seconds after
+    which the firing alerts are sent to it again, instead of the rule set's `repeat`.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class RouteSender:
             monotonic=monotonic,
         )
         self._outbox = Outbox(store, route)
+        self._renewal = float(getattr(route, "renewal", 0.0))
+        self._renewed_at = float("-inf")
         self._failures = 0
         self._unrecorded: set[tuple[str, str]] = set()  # accepted, but not recorded in the store yet
         self._retry_at = float("-inf")
@@ -109,10 +114,12 @@ class RouteSender:
         now = self._clock()
         if self._monotonic() < self._retry_at or not self._lease.hold(now):
             return 0
-        self._outbox.collect(now, repeat=self._rule_set().repeat)
+        self._outbox.collect(now, repeat=0.0 if self._renewal else self._rule_set().repeat)
         if self._monotonic() - self._forgot_at > _FORGET_EVERY:
             self._forgot_at = self._monotonic()
             self._outbox.forget(now)
+        if self._renewal and self._monotonic() - self._renewed_at >= self._renewal:
+            self._renew(now)
         accepted = sum(self._send_group(group) for group in _groups(self._outbox.due(now)))
         if self._outbox.heartbeat_due(now) and self._send(self._heartbeat(now)).accepted:
             self._outbox.heartbeat_sent(now)
@@ -135,11 +142,7 @@ class RouteSender:
 
     def _send_group(self, entries: list[OutboxEntry]) -> bool:
         """Send one notification for entries of one rule and status. Return whether the receiver accepted it."""
-        if (
-            self._stopping.is_set()
-            or self._monotonic() < self._retry_at
-            or not self._lease.hold(self._clock())
-        ):
+        if not self._may_send():
             return False
         unsent = [entry for entry in entries if entry.key not in self._unrecorded]
         answer = self._send_entries(unsent) if unsent else RouteResult(True, "already sent")
@@ -159,6 +162,27 @@ class RouteSender:
                 )
             )
         return False
+
+    def _renew(self, now: float) -> None:
+        """Send the firing alerts again. After a failure, the time of the next attempt is that of any notification."""
+        failing = self._failures > 0
+        for alerts in _batches(self._outbox.to_renew()):
+            if not self._may_send():
+                return
+            answer = self._send(self._notification(alerts, "firing", again=now))
+            if not answer.accepted:
+                self._outbox.mark_failed([], answer, self._clock())
+            elif failing:
+                self._outbox.mark_sent([], answer, self._clock())
+        if self._monotonic() >= self._retry_at:
+            self._renewed_at = self._monotonic()
+
+    def _may_send(self) -> bool:
+        return (
+            not self._stopping.is_set()
+            and self._monotonic() >= self._retry_at
+            and self._lease.hold(self._clock())
+        )
 
     def _send_entries(self, entries: list[OutboxEntry]) -> RouteResult:
         alerts, status = [entry.alert for entry in entries], entries[0].status
@@ -186,7 +210,7 @@ class RouteSender:
         self._failures += 1
         if not answer.refused:
             delay = answer.retry_after if answer.retry_after is not None else retry_delay(self._failures - 1)
-            self._retry_at = self._monotonic() + min(delay, 12 * MAX_RETRY_DELAY)
+            self._retry_at = self._monotonic() + min(delay, self._renewal or 12 * MAX_RETRY_DELAY)
         return answer
 
     def _send_from_memory(self) -> None:
@@ -219,6 +243,13 @@ class RouteSender:
             now, now, fired_at=now,
         )  # fmt: skip
         return self._notification([item], "firing")
+
+
+def _batches(alerts: Sequence[Alert]) -> Iterator[list[Alert]]:
+    """Group the alerts by rule, with at most BATCH_SIZE in a group."""
+    for _, group in groupby(alerts, key=lambda item: item.rule):
+        same = list(group)
+        yield from (same[start : start + BATCH_SIZE] for start in range(0, len(same), BATCH_SIZE))
 
 
 def _groups(entries: Iterable[OutboxEntry]) -> list[list[OutboxEntry]]:

@@ -65,7 +65,7 @@ class Webhook:
             if expired.is_set():  # a host with many addresses that do not respond
                 raise TimeoutError
             connection.request(
-                "POST", _target(parts), orjson.dumps(notification.payload), self._headers(notification)
+                "POST", self._target(parts), self._body(notification), self._headers(notification)
             )
             response = connection.getresponse()
             body = response.read(_READ_BYTES)
@@ -77,6 +77,12 @@ class Webhook:
         finally:
             timer.cancel()
             connection.close()
+
+    def _target(self, parts: SplitResult) -> str:
+        return _target(parts)
+
+    def _body(self, notification: Notification) -> bytes:
+        return orjson.dumps(notification.payload)
 
     def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

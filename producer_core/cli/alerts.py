@@ -26,7 +26,7 @@ def alerts() -> None:
     An alert fires once when its condition begins and resolves once when it ends. One process per store evaluates
     alerts: a producer, the dashboard, or "alerts run". A TOML file defines additional rules and the routes for
     notifications: $PRODUCER_CORE_ALERTS, or else alerts.toml beside the store. Without a file, the built-in rules
-    apply, and $PRODUCER_CORE_ALERT_WEBHOOK is the URL of a webhook.
+    apply. $PRODUCER_CORE_ALERT_WEBHOOK is the URL of a webhook, $PRODUCER_CORE_ALERTMANAGER that of an Alertmanager.
 
     \b
       producer-core alerts list                                   # firing alerts
@@ -204,7 +204,8 @@ def run(store_path: Path | None) -> None:
 def test(route: str | None, store_path: Path | None) -> None:
     """Send a test alert via ROUTE, or via every route with a URL. Exit code 1 if one fails.
 
-    The alert is named TestAlert; it fires, resolves immediately, and is not stored.
+    The alert is named TestAlert; it fires, resolves immediately (at an Alertmanager after two minutes), and is not
+    stored.
     """
     from producer_core.alerts import rule_set_of
     from producer_core.alerts.routes import missing_addresses, routes_of
@@ -222,7 +223,7 @@ def test(route: str | None, store_path: Path | None) -> None:
             else "No route has a URL in this environment.",
             f"Without a URL: {without}."
             if without
-            else "Set PRODUCER_CORE_ALERT_WEBHOOK, or add a [routes.name] table to the rules file.",
+            else "Set PRODUCER_CORE_ALERT_WEBHOOK or PRODUCER_CORE_ALERTMANAGER, or add a [routes.name] table to the rules file.",
         )
     results = [(item.name, *_test_route(item, rule_set, str(store.path))) for item in found]
     for name, accepted, text in results:

@@ -190,6 +190,15 @@ WHERE o.route = $route AND o.status = 'repeat' AND o.settled_at IS NULL
 UPDATE alert_outbox SET settled_at = $now, outcome = 'dropped'
 WHERE route = $route AND alert_id = $alert_id AND status = 'repeat' AND settled_at IS NULL;
 
+-- name: alerts_to_renew
+-- Firing alerts whose beginning a route accepted, also acknowledged and muted ones, for a receiver that forgets them.
+SELECT a.alert_id AS id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at,
+       a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at
+FROM alerts a LEFT JOIN alert_outbox f ON f.route = $route AND f.alert_id = a.alert_id AND f.status = 'firing'
+WHERE a.state = 'firing' AND list_contains(string_split($severities, ','), a.severity)
+  AND (a.telling = 'joined' OR f.outcome = 'told')
+ORDER BY a.rule, a.started_at;
+
 -- name: alerts_outbox_due
 -- Due notifications of a route, the oldest first and no end before its beginning; a time too far ahead counts as now.
 SELECT o.alert_id AS id, o.status, o.queued_at, o.attempts, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
