@@ -21,3 +21,14 @@ def test_a_sending_benchmark_reports_its_rate_and_its_cost(broker, way):
 
     assert found["rate"] > 0
     assert found["cpu"] > 0
+
+
+@pytest.mark.parametrize(
+    ("function", "settings"),
+    [("scrape_process", {"topics": 5}), ("scrape_store", {"topics": 5, "seconds": 5})],
+)
+def test_the_benchmark_of_scrapes_reports_the_size_and_the_time_of_an_answer(function, settings):
+    found = call(f"prometheus:{function}", **settings)
+
+    assert found["first"] > 0 and found["later"] > 0
+    assert found["size"] > 5
