@@ -95,7 +95,7 @@ def test_the_same_alert_sent_again_is_one_alert(store, manager):
 
 
 def test_alertmanager_resolves_an_alert_that_is_not_renewed_and_keeps_one_that_is(tmp_path, store):
-    with alertmanager(tmp_path / "alertmanager", resolve_timeout="2s") as manager:
+    with alertmanager(tmp_path / "alertmanager", resolve_timeout="4s") as manager:
         fire(store, lost())
         route = sender(store, manager.url, renewal=0.001)
         route.run_once()

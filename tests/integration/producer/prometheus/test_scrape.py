@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dashboard import queries
@@ -56,6 +57,8 @@ def shop(tmp_path_factory):
             producer.send_message("refunds", {"n": number})
         producer.flush()
         producer.close()
+        fenced = alert("fenced", "p-1", time.time(), text="for the test")
+        AlertLog(Store.open(path, create=False)).record([AlertChange("fired", fenced)])
         found.wait_for_scrape("process")
         found.wait_for_scrape("store")
         yield SimpleNamespace(prometheus=found, path=path, urls={"process": server.url, "store": url})
