@@ -44,6 +44,7 @@ def no_state_of_earlier_tests(monkeypatch):
     monkeypatch.setattr(doctor_run, "_latest", {})
     monkeypatch.delenv("PRODUCER_CORE_ALERTS", raising=False)
     monkeypatch.delenv("PRODUCER_CORE_ALERT_WEBHOOK", raising=False)
+    monkeypatch.delenv("PRODUCER_CORE_ALERTMANAGER", raising=False)
     reads.clear()
     dead_letter_reads.clear()
     dead_letter_reads.clusters.clear()
