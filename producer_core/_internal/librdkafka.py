@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, cimpl
 from confluent_kafka.admin import AdminClient
 
 from producer_core._internal.queued_logger import QueuedLogger
+
+Producer = cimpl.Producer
+"""The client itself. opentelemetry-instrumentation-confluent-kafka replaces `confluent_kafka.Producer` by a class whose spans
+end when a message is enqueued, and which would write a second context into a record."""
 
 _UNKNOWN, _OK = -2, 0  # RD_KAFKA_CONF_UNKNOWN, RD_KAFKA_CONF_OK
 

@@ -111,6 +111,8 @@ class AmbiguityResolver:
         delivery = request.delivery
         if delivery.id not in self._pending:
             return None
+        if delivery.span is not None:
+            delivery.span.probed(result.outcome)
         if (message_id := id_text(delivery.id)) in newer.ids:
             return self._hold_back(request, NEWER_RECORD)
         if message_id in newer.unknown:

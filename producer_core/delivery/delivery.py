@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from confluent_kafka import KafkaError
 
 from producer_core.events import Attempt, Verdict
 from producer_core.messages import ANYWHERE, ID_HEADER, Headers, MessageStatus, Placement
+
+if TYPE_CHECKING:
+    from producer_core.events import AttemptFailed, DeadLetter
 
 
 def _no_report(row: object) -> None:
@@ -37,6 +40,17 @@ IN_CLIENT = DeliveryState(sys.maxsize)
 SendOutcome = Literal["sent", "failed", "duplicate"]
 
 
+class DeliverySpan(Protocol):
+    """Traces one message or a batch. Every method returns at once and may be called from any thread."""
+
+    def attempt_failed(self, event: AttemptFailed) -> None: ...
+    def probed(self, result: str) -> None: ...
+    def settled(self, message: Any, dead_letter: DeadLetter | None) -> None:
+        """Note the outcome of a message. Without both arguments it is a duplicate."""
+
+    def not_accepted(self, error: BaseException) -> None: ...
+
+
 @dataclass(slots=True)
 class Callbacks:
     """The callbacks for one message's outcome; most messages have none. `record_id` is an id of the caller's choice."""
@@ -51,6 +65,8 @@ class Callbacks:
     None for a duplicate."""
     on_replayed: Callable[[Any], None] | None = None
     """Set by the replay of a dead letter. The journal does not keep such a message."""
+    span: DeliverySpan | None = None
+    """Set for a traced message whose trace is recorded, and for a traced batch."""
 
     @property
     def need_report(self) -> bool:
@@ -110,6 +126,10 @@ class Delivery:
     def in_flight(self) -> bool:
         """Whether a client has the message and has not reported it."""
         return self.state.generation >= 0
+
+    @property
+    def span(self) -> DeliverySpan | None:
+        return None if self.callbacks is None else self.callbacks.span
 
     @property
     def on_replayed(self) -> Callable[[Any], None] | None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError
 
 from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.dedup.claims import Claim
-from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Delivery
+from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Callbacks, Delivery
 from producer_core.delivery.dispatch import LaneDispatcher
-from producer_core.delivery.transport import ClientQueueFull, ClientRefused
+from producer_core.delivery.transport import ClientQueueFull, ClientRefused, Transport
 from producer_core.errors import JournalFull, ProducerClosed, ProducerError, QueueFull
 from producer_core.events import Notice
 from producer_core.messages import id_text
@@ -36,6 +36,16 @@ class HeldBack:
     held_back: str
 
 
+class Enqueuer(Protocol):
+    """Accepts new messages and dead letters, as `MessageEnqueuer` does."""
+
+    @property
+    def transport(self) -> Transport: ...
+    def accept(self, delivery: Delivery) -> bool: ...
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]: ...
+    def resend(self, delivery: Delivery) -> None: ...
+
+
 class MessageEnqueuer:
     """Adds messages to `pending` and to their lanes; `settlement.py` removes them. Called by the user's threads.
 
@@ -53,10 +63,12 @@ class MessageEnqueuer:
         saturated: Callable[[], bool],
     ) -> None:
         self.pending = context.pending
-        self.transport = context.transport
+        self.transport: Transport = context.transport
         self.lanes = context.lanes
         self.dispatcher = LaneDispatcher(context, self._produce)
         self.ended = False  # closing: nothing new is accepted
+        # Set by a traced producer, before it starts: starts the span of a message of an earlier process.
+        self.resume_span: Callable[[Delivery], Callbacks | None] | None = None
         self._max_block = context.settings.client.max_block
         self._dedup = context.duplicates.deduplicator
         if self._dedup is not None:

@@ -59,6 +59,8 @@ class HookDispatcher:
             id_text(delivery.id), delivery.topic, failure.code, failure.kind, attempt.text, len(delivery.attempts),
             retry_in, verdict == "possibly_persisted", attempt.failed_at,
         )  # fmt: skip
+        if delivery.span is not None:
+            delivery.span.attempt_failed(event)
         _call_each(self._attempt_failed, event)
 
     def dead_letter(self, dead_letter: DeadLetter) -> None:
@@ -84,6 +86,8 @@ class HookDispatcher:
         callbacks = delivery.callbacks
         if callbacks is None:
             return
+        if callbacks.span is not None:
+            callbacks.span.settled(message, dead_letter)
         if callbacks.on_unsent is not None and (dead_letter is not None or message is None):
             callbacks.on_unsent(delivery.seq, dead_letter)
         if callbacks.on_settled is not None:

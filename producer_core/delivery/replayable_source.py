@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.delivery import Callbacks, Delivery
 from producer_core.delivery.journal import SettlementState
 from producer_core.delivery.transport import Transport
 from producer_core.messages import MessageIds
@@ -24,6 +24,8 @@ class FeederTarget(Protocol):
     """The part of the delivery that a pending log needs."""
 
     pending: dict[bytes, Delivery]
+    resume_span: Callable[[Delivery], Callbacks | None] | None
+    """Starts the span of a message of an earlier process, and returns its callbacks if it is recorded. None without tracing."""
 
     @property
     def transport(self) -> Transport: ...

@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
@@ -73,6 +74,7 @@ def check(
     cluster_id: Any,
     transport: Any,
     journal: Any,
+    tracing: Any,
 ) -> None:
     """Raise ConfigError for an argument of the producer with a wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
@@ -120,6 +122,7 @@ def check(
             f"journal={short_repr(journal)} is not a replayable input.",
             fix="For a journal on disk, pass journal_dir= with the path of a directory.",
         )
+    _check_tracing(tracing)
 
 
 def refuse_unknown(given: Collection[str], constructor: Callable[..., None]) -> None:
@@ -143,6 +146,18 @@ def _suggestion(name: str, constructor: Callable[..., None]) -> str:
 
 _JOURNAL = ("ids", "lasting_id", "numbers", "pending_log", "unsettled", "close")
 """Members of a `ReplayableSource` that a producer needs."""
+
+
+def _check_tracing(tracing: Any) -> None:
+    """Raise ConfigError unless it is a bool or a tracer provider, ModuleNotFoundError without OpenTelemetry."""
+    if tracing is False:
+        return
+    if tracing is not True and not callable(getattr(tracing, "get_tracer", None)):
+        raise ConfigError(
+            f"tracing={short_repr(tracing)} is not True, False or a tracer provider.",
+            fix="Write tracing=True for OpenTelemetry's global tracer provider.",
+        )
+    import_module("producer_core.producer.tracing")
 
 
 def _check_list(name: str, value: Any) -> None:

@@ -32,7 +32,9 @@ from producer_core.producer.session import ProducerSession
 from producer_core.producer.shutdown import Shutdown
 
 if TYPE_CHECKING:
+    from producer_core.delivery.enqueue import Enqueuer
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
+    from producer_core.producer.tracing import MessageTracer
 
 _MIN_STEP_S = 0.2
 """Seconds that each step of a close gets after the timeout has passed."""
@@ -78,6 +80,8 @@ class Components:
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice
+            self.tracer = self._make_tracer()
+            self.enqueuer = self._enqueuer()
             self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
             )
@@ -108,6 +112,28 @@ class Components:
             saturated=self.dead_letter_backend.full,
             lost_on=self.loss_monitor.lost_on,
         )
+
+    def _make_tracer(self) -> MessageTracer | None:
+        if self._options.tracing is False:
+            return None
+        from producer_core.producer.tracing import MessageTracer  # loads OpenTelemetry
+
+        provider = None if self._options.tracing is True else self._options.tracing
+        return MessageTracer(provider, self._options.client, cluster=self.known_cluster)
+
+    def _enqueuer(self) -> Enqueuer:
+        """Return the object that accepts messages. Only a traced producer has the step that traces them."""
+        enqueuer = self.engine.enqueuer
+        if self.tracer is None:
+            return enqueuer
+        from producer_core.producer.tracing import TracingEnqueuer
+
+        enqueuer.resume_span = self.tracer.resume
+        self.tracer.close_at_exit(self._close_at_exit)
+        return TracingEnqueuer(enqueuer, self.tracer)
+
+    def _close_at_exit(self) -> None:
+        self.shutdown.close(timeout=5.0)
 
     def now(self) -> float:
         """Return the time in seconds since 1970."""
@@ -154,6 +180,8 @@ class Components:
         report = self._report()
         self.session.release()
         self._event_log.closed(report, producer=str(self.session.id))
+        if self.tracer is not None:
+            self.tracer.close(deadline.left(at_least=_MIN_STEP_S, at_most=1.0))
         QUEUE.drain(deadline.left(at_least=_MIN_STEP_S, at_most=1.0))
         return report
 

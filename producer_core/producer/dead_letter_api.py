@@ -25,7 +25,7 @@ class DeadLetterApi:
             delivery.seq = sequence
         delivery.accepted_at = dead_letter.accepted_at
         delivery.callbacks = Callbacks(on_replayed=settled)
-        self._components.engine.enqueuer.resend(delivery)
+        self._components.enqueuer.resend(delivery)
 
     def add_malformed(
         self, topic: str, raw: bytes | None, *, code: str, text: str, source: str | None, key: Any

@@ -14,6 +14,8 @@ from producer_core.events import Hook
 from producer_core.producer.guarantees import Guarantees
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.store import Store
 
@@ -40,6 +42,7 @@ class ProducerOptions:
     hooks: Sequence[Hook]
     transport: TransportFactory | None
     clock: Callable[[], float]
+    tracing: bool | TracerProvider = False
 
     @property
     def has_broker(self) -> bool:

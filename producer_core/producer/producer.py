@@ -57,6 +57,7 @@ from producer_core.producer.status import ProducerStatus
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
+    from opentelemetry.trace import TracerProvider
 
     from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.producer.frames import FrameResult
@@ -93,6 +94,9 @@ class ReliableKafkaProducer:
     with a ledger of acknowledged messages (docs/reference/telemetry.md). With a journal, unpublished statistics survive
     the process. `ledger=True` keeps the ledger in the store too, `ledger=False` keeps none.
 
+    `tracing=True` traces each message with OpenTelemetry until it is acknowledged or dead, through the global tracer
+    provider; pass a TracerProvider to use another one. Needs the extra `otel` (docs/how-to/tracing.md).
+
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """
 
@@ -123,6 +127,7 @@ class ReliableKafkaProducer:
         transactional_id: str | None = None,
         shards: int = 2,
         alert_routes: Sequence[Route | AlertFunction] = (),
+        tracing: bool | TracerProvider = False,
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
         **unknown: Never,
@@ -133,6 +138,7 @@ class ReliableKafkaProducer:
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
             journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id,
             alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
+            tracing=tracing,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -149,7 +155,7 @@ class ReliableKafkaProducer:
             health_check_interval=health_check_interval, thresholds=thresholds or {}, store=store,
             dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic, ledger=ledger,
             alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=arguments.hooks_of(hooks),
-            transport=transport, clock=clock,
+            transport=transport, clock=clock, tracing=tracing,
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
@@ -163,7 +169,7 @@ class ReliableKafkaProducer:
         )
         self._ids, self._next_sequence = components.session.ids, components.session.sequence.take
         self._topics, self._shutdown = components.topics, components.shutdown
-        self._engine, self._enqueuer = components.engine, components.engine.enqueuer
+        self._engine, self._enqueuer = components.engine, components.enqueuer
         # Whether a batch is claimed or journaled in groups, and whether claims stay in this process.
         self._in_groups = journal is None and (self.journal is not None or redis_client is not None)
         self._local_claims = self.journal is None and redis_client is None
@@ -299,8 +305,9 @@ class ReliableKafkaProducer:
         batch = BatchSend()
         deliveries = self._batch_deliveries(batch, topic, messages, key_extractor)
         grouped = self._in_groups and isinstance(messages, Collection)
-        batch.send(deliveries, self._enqueuer, grouped=grouped)
-        self._engine.wait_until(batch.complete)
+        with batch.traced(self._components.tracer, topic):
+            batch.send(deliveries, self._enqueuer, grouped=grouped)
+            self._engine.wait_until(batch.complete)
         return batch.result(self._ids.text)
 
     def _batch_deliveries(

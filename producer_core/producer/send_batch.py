@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.delivery import Callbacks, Delivery, SendOutcome
-from producer_core.delivery.enqueue import MessageEnqueuer
+from producer_core.delivery.enqueue import Enqueuer
 from producer_core.delivery.grouping import groups
 from producer_core.errors import ProducerError
 from producer_core.events import DeadLetter
+
+if TYPE_CHECKING:
+    from producer_core.producer.tracing import MessageTracer
 
 logger = queued_logger(__name__)
 
@@ -56,10 +60,22 @@ class BatchSend:
         )
         self._unsent[number] = (dead_letter is not None, entry)
 
+    @contextmanager
+    def traced(self, tracer: MessageTracer | None, topic: str) -> Iterator[None]:
+        """Trace the batch as one span, if the producer is traced."""
+        if tracer is None:
+            yield
+            return
+        span = self.callbacks.span = tracer.begin_batch(topic)
+        try:
+            yield
+        finally:
+            span.ended(len(self._inputs), complete=self.complete())
+
     def send(
         self,
         deliveries: Iterable[Delivery],
-        enqueuer: MessageEnqueuer,
+        enqueuer: Enqueuer,
         *,
         grouped: bool,
     ) -> None:
@@ -84,12 +100,16 @@ class BatchSend:
     def _record(self, number: int, outcome: bool | ProducerError) -> None:
         if outcome is True:
             return
+        if outcome is not False and self.callbacks.span is not None:
+            self.callbacks.span.not_accepted(outcome)
         entry = BatchEntry(None, "duplicate") if outcome is False else self._rejected_entry(outcome)
         self._unsent[number] = (False, entry)
         self._outcomes.append(entry.status)
 
     def record_rejected(self, error: ProducerError) -> None:
         """Record the next input as rejected."""
+        if self.callbacks.span is not None:
+            self.callbacks.span.not_accepted(error)
         self._inputs.append(self._rejected_entry(error))
         self._outcomes.append("failed")
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
+from producer_core._internal.librdkafka import Producer
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report

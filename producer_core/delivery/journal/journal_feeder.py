@@ -366,6 +366,7 @@ class JournalFeeder:
         while len(self._sender.pending) >= _MAX_PROBED and not self._stopping.wait(_OFFER_RETRY_S):
             pass
         self._sender.recover(delivery)
+        self._callbacks.pop(delivery.seq, None)
 
     def _deliveries(self, records: Iterable[JournalRecord]) -> list[Delivery]:
         """Build the deliveries in order and without duplicates: a record may be read twice."""
@@ -381,4 +382,14 @@ class JournalFeeder:
         # Without the gate, a writer that left the message here may not have kept its callbacks yet.
         with self._gate:
             delivery.callbacks = self._callbacks.get(record.seq)
+        self._resume_span(delivery)
         return delivery
+
+    def _resume_span(self, delivery: Delivery) -> None:
+        """Start the span of a message of an earlier process, and keep it if the record is read again."""
+        resume = self._sender.resume_span
+        if resume is None or delivery.seq >= self._first or delivery.callbacks is not None:
+            return
+        callbacks = resume(delivery)
+        if callbacks is not None:
+            self._callbacks[delivery.seq] = callbacks

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from producer_core._internal.librdkafka import queued_client_log
+from producer_core._internal.librdkafka import Producer, queued_client_log
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger

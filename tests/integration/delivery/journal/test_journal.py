@@ -171,6 +171,7 @@ from producer_core.delivery.journal.journal_feeder import JournalFeeder
 journal = Journal.open(sys.argv[1], level=sys.argv[2], segment_bytes=100_000)
 class Target:
     transport = SimpleNamespace(settles_journal=True)
+    resume_span = None
     pending, offered = {}, []
     def offer(self, delivery):
         if random.random() < 0.05:

@@ -25,6 +25,7 @@ class Target:
     """A client that takes messages while it has room."""
 
     transport = SimpleNamespace(settles_journal=False)
+    resume_span = None
 
     def __init__(self):
         self.pending = {}
