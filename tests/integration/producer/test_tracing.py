@@ -1,0 +1,287 @@
+"""Spans as an OTLP receiver gets them, and the context that consumers find in the records."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import uuid
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from producer_core import ReliableKafkaProducer
+from producer_core._internal.trace_context import context_of
+from producer_core.brokers import embedded
+from tests.fixtures import otlp
+from tests.support import ROOT, eventually
+
+
+@pytest.fixture
+def broker():
+    with embedded.start(topics={"orders": 2}) as started:
+        yield started
+
+
+def records(servers, topic, count):
+    """Return the headers of the first `count` records of a topic."""
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found = []
+
+    def enough():
+        found.extend(one.headers() for one in consumer.consume(count, 0.2) if not one.error())
+        return len(found) >= count
+
+    try:
+        eventually(enough)
+    finally:
+        consumer.close()
+    return found
+
+
+def parents(headers):
+    return [value for name, value in headers if name == "traceparent"]
+
+
+def ids(span_or_link):
+    return span_or_link.trace_id.hex(), span_or_link.span_id.hex()
+
+
+def carried(headers):
+    context = context_of(headers)
+    return context.trace_id_text, f"{context.span_id:016x}"
+
+
+@contextmanager
+def exported(exporter):
+    """Yield a tracer provider of the SDK, with its defaults, whose spans have all been exported after it."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    try:
+        yield provider
+    finally:
+        provider.shutdown()
+
+
+@contextmanager
+def receiver(protocol):
+    """Yield an exporter of the protocol and what its receiver got."""
+    if protocol == "grpc":
+        with otlp.over_grpc() as (endpoint, received):
+            yield GrpcExporter(endpoint=endpoint, insecure=True), received
+    else:
+        with otlp.over_http() as (url, received):
+            yield HttpExporter(endpoint=f"{url}/v1/traces"), received
+
+
+def outcome(span):
+    return otlp.attributes(span)["producer_core.outcome"]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_an_otlp_receiver_gets_a_span_for_each_message(protocol, broker):
+    with receiver(protocol) as (exporter, received):
+        with exported(exporter) as provider:
+            with ReliableKafkaProducer(broker.bootstrap_servers, store=None, tracing=provider) as producer:
+                message_id = producer.send_message("orders", {"a": 1}, key="k")
+                producer.flush(30)
+                broker.reject("orders", "POLICY_VIOLATION")
+                producer.send_message("orders", {"a": 2})
+                producer.flush(30)
+                dead_letters = producer.dlq.dead_letters()
+            broker.accept("orders")
+            (headers,) = records(broker.bootstrap_servers, "orders", 1)
+
+        acknowledged, dead = received.spans
+        (scope,) = {scope.schema_url for scope in received.scopes}
+    assert scope == "https://opentelemetry.io/schemas/1.44.0"
+    assert acknowledged.name == "send orders" and acknowledged.kind == Span.SPAN_KIND_PRODUCER
+    assert acknowledged.status.code == Status.STATUS_CODE_UNSET
+    found = otlp.attributes(acknowledged)
+    assert found["messaging.system"] == "kafka" and found["messaging.operation.name"] == "send"
+    assert found["messaging.operation.type"] == "send" and found["messaging.destination.name"] == "orders"
+    assert found["messaging.kafka.offset"] == 0 and found["messaging.destination.partition.id"] in ("0", "1")
+    assert found["messaging.message.id"] == message_id
+    assert found["server.address"] == "127.0.0.1" and found["server.port"] > 0
+    assert "messaging.kafka.message.key" not in found
+    assert carried(headers) == ids(acknowledged) and len(parents(headers)) == 1
+    assert acknowledged.end_time_unix_nano > acknowledged.start_time_unix_nano
+    assert dead.status.code == Status.STATUS_CODE_ERROR
+    assert otlp.attributes(dead)["error.type"] == "POLICY_VIOLATION"
+    assert [event.name for event in dead.events] == ["producer_core.attempt_failed"]
+    assert [carried(one.headers) for one in dead_letters] == [ids(dead)]
+
+
+def test_a_journaled_message_ends_its_span_and_the_next_process_links_to_it(broker, tmp_path):
+    options = {"store": None, "journal_dir": tmp_path / "journal"}
+    with receiver("grpc") as (exporter, received):
+        broker.down()
+        with exported(exporter) as provider:
+            first = ReliableKafkaProducer(broker.bootstrap_servers, tracing=provider, **options)
+            first.send_message("orders", {"a": 1}, key="k")
+            assert first.close(0.5).journaled == 1
+        (journaled,) = received.spans
+        broker.up()
+        with exported(exporter_of(exporter)) as provider:
+            with ReliableKafkaProducer(broker.bootstrap_servers, tracing=provider, **options) as second:
+                second.flush(30)
+        (headers,) = records(broker.bootstrap_servers, "orders", 1)
+        (delivered,) = received.spans[1:]
+
+    assert outcome(journaled) == "journaled" and outcome(delivered) == "acknowledged"
+    assert [ids(link) for link in delivered.links] == [ids(journaled)]
+    assert delivered.trace_id != journaled.trace_id and delivered.kind == Span.SPAN_KIND_CLIENT
+    assert carried(headers) == ids(journaled) and len(parents(headers)) == 1
+    assert "producer_core.probe" in [event.name for event in delivered.events]
+
+
+def exporter_of(other):
+    """Return a new exporter to the same receiver; a provider shuts its exporter down."""
+    return GrpcExporter(endpoint=other._endpoint, insecure=True)
+
+
+def test_a_replay_links_to_the_original_trace_and_the_record_keeps_its_context(broker, tmp_path):
+    with receiver("grpc") as (exporter, received):
+        with exported(exporter) as provider:
+            with ReliableKafkaProducer(
+                broker.bootstrap_servers, store=tmp_path / "store.duckdb", tracing=provider,
+                cluster_id=broker.cluster_id,
+            ) as producer:  # fmt: skip
+                broker.reject("orders", "POLICY_VIOLATION")
+                producer.send_message("orders", {"a": 1}, key="k")
+                producer.flush(30)
+                broker.accept("orders")
+                eventually(lambda: producer.get_dlq_messages("orders"))
+                assert producer.replay_dlq_messages("orders") == 1
+        (headers,) = records(broker.bootstrap_servers, "orders", 1)
+        dead, replayed = received.spans
+
+    assert (outcome(dead), outcome(replayed)) == ("dead", "acknowledged")
+    assert [ids(link) for link in replayed.links] == [ids(dead)]
+    assert carried(headers) == ids(dead) and len(parents(headers)) == 1
+    assert otlp.attributes(replayed)["messaging.message.id"] == otlp.attributes(dead)["messaging.message.id"]
+
+
+# programs of their own
+
+
+def run(program, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+WITH_THE_RELEASED_INSTRUMENTATION = """
+    import sys
+    from opentelemetry.instrumentation.confluent_kafka import ConfluentKafkaInstrumentor
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry import trace
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=sys.argv[1] + "/v1/traces")))
+    trace.set_tracer_provider(provider)
+    ConfluentKafkaInstrumentor().instrument()
+
+    import confluent_kafka
+    from producer_core import ReliableKafkaProducer
+
+    theirs = confluent_kafka.Producer({"bootstrap.servers": sys.argv[2]})
+    assert type(theirs).__name__ == "AutoInstrumentedProducer"
+    with ReliableKafkaProducer(sys.argv[2], store=None, tracing=True) as producer:
+        producer.send_message("orders", {"a": 1})
+        producer.send_message("orders", {"a": 2}, headers={"h": "1"})
+    theirs.produce("others", b"1")
+    theirs.flush(30)
+"""
+
+
+def test_a_record_carries_one_context_with_the_released_instrumentation_active(broker):
+    with otlp.over_http() as (url, received):
+        run(WITH_THE_RELEASED_INSTRUMENTATION, url, broker.bootstrap_servers)
+        ours = [span for span in received.spans if span.name == "send orders"]
+        others = [span.name for span in received.spans if span.name != "send orders"]
+    found = records(broker.bootstrap_servers, "orders", 2)
+
+    assert others == ["others send"]  # the application's own client is still instrumented
+    assert [len(parents(headers)) for headers in found] == [1, 1]
+    assert sorted(map(carried, found)) == sorted(map(ids, ours))
+
+
+EXITS_WITHOUT_CLOSE = """
+    import sys
+    from producer_core import ReliableKafkaProducer
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    import producer_core.producer.producer  # registers its exit function before the provider does
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=sys.argv[1] + "/v1/traces")))
+    producer = ReliableKafkaProducer(sys.argv[2], store=None, tracing=provider)
+    producer.send_message("orders", {"a": 1})
+"""
+
+
+def test_a_program_that_ends_without_close_exports_its_spans(broker):
+    with otlp.over_http() as (url, received):
+        run(EXITS_WITHOUT_CLOSE, url, broker.bootstrap_servers)
+        (span,) = received.spans
+
+    assert outcome(span) == "acknowledged"
+    assert len(records(broker.bootstrap_servers, "orders", 1)) == 1
+
+
+def test_a_producer_without_tracing_does_not_import_opentelemetry(broker):
+    run(
+        """
+        import sys
+        from producer_core import ReliableKafkaProducer
+        with ReliableKafkaProducer(sys.argv[1], store=None) as producer:
+            producer.send_message("orders", {"a": 1})
+        assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+        """,
+        broker.bootstrap_servers,
+    )
+    assert parents(records(broker.bootstrap_servers, "orders", 1)[0]) == []
+
+
+# the real Kafka
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_messages_on_a_real_kafka_are_traced_through_a_restart(delivery, kafka, tmp_path):
+    topic = f"traced-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=2)
+    options = {"store": None, "journal_dir": tmp_path / "journal", "delivery": delivery}
+    with receiver("grpc") as (exporter, received):
+        with exported(exporter) as provider:
+            first = ReliableKafkaProducer(kafka.bootstrap_servers, tracing=provider, **options)
+            first.send_message(topic, {"a": 1}, key="k")
+            first.flush(60)
+            first._engine.transport.purge = lambda: None
+            first.send_message(topic, {"a": 2}, key="k")
+            report = first.close(30)
+        assert (report.acknowledged, report.dead) == (2, 0)
+        found = records(kafka.bootstrap_servers, topic, 2)
+        spans = received.spans
+
+    assert [outcome(span) for span in spans] == ["acknowledged", "acknowledged"]
+    assert [carried(headers) for headers in found] == [ids(span) for span in spans]
+    assert [otlp.attributes(span)["messaging.kafka.offset"] for span in spans] == sorted(
+        otlp.attributes(span)["messaging.kafka.offset"] for span in spans
+    )
