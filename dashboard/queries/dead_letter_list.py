@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, PageCursor, SearchResult
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, exceeded_limits, measure
 from producer_core.dlq.timeline import TimelineEvent, timeline
+from producer_core.dlq.trace_link import RecordTrace, trace_of
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
 
@@ -246,6 +247,11 @@ def change_stamp(store: Store, message_id: str) -> tuple[str, float, int] | None
     """
     rows = store.rows("letter_stamp", message_id=message_id)
     return (rows[0]["state"], rows[0]["state_at"], rows[0]["replay_count"]) if rows else None
+
+
+def trace(store: Store, dead_letter: DeadLetter) -> RecordTrace | None:
+    """Return the trace that created the record of a dead letter; None for a record without one."""
+    return trace_of(store, dead_letter)
 
 
 def dead_letter_timeline(store: Store, message_id: str) -> tuple[TimelineEvent, ...]:

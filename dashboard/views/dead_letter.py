@@ -16,6 +16,7 @@ from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, header
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.timeline import TimelineEvent
+from producer_core.dlq.trace_link import RecordTrace
 from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.kafka.classify import advice_for, failure_of
@@ -51,7 +52,8 @@ def show(path: Path, message_id: str) -> None:
             )
             return
         _state(record.dead_letter)
-        _details(record.dead_letter, record.key, record.producer)
+        trace = dead_letter_queries.trace(open_store(path), record.dead_letter)
+        _details(record.dead_letter, record.key, record.producer, trace)
         _content(path, record, reveal=reveal)
         common.heading("Timeline")
         _timeline(
@@ -86,7 +88,12 @@ def _state(dead_letter: DeadLetter) -> None:
         )
 
 
-def _details(dead_letter: DeadLetter, key: dead_letter_wording.RecordContent, producer: str) -> None:
+def _details(
+    dead_letter: DeadLetter,
+    key: dead_letter_wording.RecordContent,
+    producer: str,
+    trace: RecordTrace | None,
+) -> None:
     failure = failure_of(dead_letter.code)
     _verdict(dead_letter)
     _facts(
@@ -128,12 +135,18 @@ def _details(dead_letter: DeadLetter, key: dead_letter_wording.RecordContent, pr
             if producer
             else ()
         ),
+        *(() if trace is None else (("Trace", _trace_html(trace), "" if trace.sampled else "not sampled"),)),
         ("Message id", html.escape(dead_letter_wording.visible_line(dead_letter.message_id)), ""),
     )
     st.button(
         "Show this group", key="dead_letter_cause", type="tertiary", icon=":material/filter_alt:",
         on_click=dead_letter_url.select_group, args=(dead_letter.fingerprint,),
     )  # fmt: skip
+
+
+def _trace_html(trace: RecordTrace) -> str:
+    """Return the trace id, as a link if the store has a template. `trace_link` accepts HTTP addresses only."""
+    return trace.trace_id if trace.link is None else common.link_element(trace.trace_id, trace.link)
 
 
 def _verdict(dead_letter: DeadLetter) -> None:

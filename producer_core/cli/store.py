@@ -166,6 +166,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
       dlq_max_size                             number of pending dead letters: 10000
       dlq_max_bytes                            bytes of pending dead letters: 256MiB
       dlq_max_age                              age of the oldest pending dead letter: 7d
+      trace_link                               address of a trace: https://tempo.example/trace/{trace_id}
 
     When a dlq_max_... limit is exceeded, an alert fires; no dead letter is ever dropped. The value "none" removes such
     a limit; "default" restores the default.
@@ -187,20 +188,24 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
 
 _RETENTION = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled", "keep_ledger")
 _LIMITS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
+_TRACE_LINK = "trace_link"
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
-def _setting(name: str, text: str) -> float | int | None:
-    """Return the value as stored: seconds, bytes or a number; None for the default, 0 for no limit."""
-    if name not in (*_RETENTION, *_LIMITS):
-        near = difflib.get_close_matches(name, (*_RETENTION, *_LIMITS), n=1)
+def _setting(name: str, text: str) -> str | float | int | None:
+    """Return the value as stored: seconds, bytes, a number or text; None for the default, 0 for no limit."""
+    known = (*_RETENTION, *_LIMITS, _TRACE_LINK)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
         raise Failed(
             f"Unknown setting {name!r}.",
-            f"Did you mean {near[0]}?" if near else f"Settings: {', '.join((*_RETENTION, *_LIMITS))}.",
+            f"Did you mean {near[0]}?" if near else f"Settings: {', '.join(known)}.",
         )
     if text == "default":
         return None
+    if name == _TRACE_LINK:
+        return text.strip()
     if text == "none" and name in _LIMITS:
         return 0
     if name in ("dlq_max_size", "dlq_max_bytes"):

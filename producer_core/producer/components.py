@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from producer_core import __version__
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from producer_core.delivery.enqueue import Enqueuer
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
     from producer_core.producer.tracing import MessageTracer
+    from producer_core.replay.strategy import ReplayStrategy
 
 _MIN_STEP_S = 0.2
 """Seconds that each step of a close gets after the timeout has passed."""
@@ -67,6 +69,7 @@ class Components:
             self.health_monitor.thresholds.update(
                 _known_thresholds(options.thresholds, self.health_monitor.thresholds)
             )
+            self.tracer = self._make_tracer()
             self.dead_letter_backend = self._dead_letter_backend()
             self._replication = ReplicationWatch(options.client, self._notice)
             self.alerts = ReportedAlerts()
@@ -80,7 +83,6 @@ class Components:
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice
-            self.tracer = self._make_tracer()
             self.enqueuer = self._enqueuer()
             self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
@@ -306,7 +308,15 @@ class Components:
             session=self.session.as_session(),
             dead_letters_stored=lambda message_ids: self.engine.dead_letters_stored(message_ids),
             find_cluster=self.find_cluster,
+            traced=self._traced_replays(),
         )
+
+    def _traced_replays(self) -> Callable[[ReplayStrategy], ReplayStrategy] | None:
+        if self.tracer is None:
+            return None
+        from producer_core.producer.tracing import TracedReplay
+
+        return functools.partial(TracedReplay, tracer=self.tracer)
 
 
 class _HealthTrigger(Hook):

@@ -46,6 +46,7 @@ from producer_core.store.paths import check_writable
 if TYPE_CHECKING:
     from producer_core.metrics.telemetry import TelemetryPublisher
     from producer_core.replay import Inconclusive, Operation, ReplayProducer
+    from producer_core.replay.strategy import ReplayStrategy
 
 logger = queued_logger(__name__)
 
@@ -72,8 +73,10 @@ class StoreBackend:
         session: StoredSession,
         dead_letters_stored: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
+        traced: Callable[[ReplayStrategy], ReplayStrategy] | None = None,
     ) -> None:
         self._options = options
+        self._traced = traced
         self._clock = options.clock
         self._find_cluster = find_cluster
         self._producer: ProducerView | None = None
@@ -268,7 +271,9 @@ class StoreBackend:
             )
 
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
-        return ReplayRunner(store, sender, client=self._options.client.settings, clock=self._clock)
+        return ReplayRunner(
+            store, sender, client=self._options.client.settings, clock=self._clock, traced=self._traced
+        )
 
     # callbacks of the recorder
 

@@ -87,6 +87,8 @@ class ReplayRunner:
     Without them the sender sends at least once, and doubtful records remain dead letters with the verdict
     `inconclusive` unless `probe` looks for them. Thread-safe.
 
+    `traced` wraps the strategy of a transactional replay in one that traces it. A sender traces what it sends itself.
+
     With `make_spark_strategy` it runs the operations that Spark jobs planned, and no others.
     """
 
@@ -100,6 +102,7 @@ class ReplayRunner:
         probe: Prober | None = None,
         settings: RunnerSettings | None = None,
         make_spark_strategy: MakeSparkStrategy | None = None,
+        traced: Callable[[ReplayStrategy], ReplayStrategy] | None = None,
     ) -> None:
         settings = settings or RunnerSettings()
         self._store = store
@@ -107,6 +110,7 @@ class ReplayRunner:
         self._clock = clock
         self._client = client
         self._make_spark_strategy = make_spark_strategy
+        self._traced = traced
         self._probe = probe or (None if client is None else prober(client))
         self._settings = settings
         self._watch = LeaseWatch(settings.lease)
@@ -308,7 +312,7 @@ class ReplayRunner:
         if operation.delivery != "at_least_once" and self._client is not None:
             missing = self._obstacle(self._client, claims.topics(), operation)
             if not missing:
-                return TransactionalReplay(
+                strategy = TransactionalReplay(
                     self._client,
                     operation.operation_id,
                     floors=floors_of(operation.floors),
@@ -316,6 +320,7 @@ class ReplayRunner:
                     most=MAX_TRANSACTION_RECORDS,
                     newer=operation.newer,
                 )
+                return strategy if self._traced is None else self._traced(strategy)
             if operation.delivery == "exactly_once":
                 raise ReplayError(
                     f"The replay {operation.operation_id} can only continue with exactly-once delivery: {missing}."

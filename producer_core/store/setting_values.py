@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -17,14 +18,23 @@ BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
 """Limits above which an alert reports too many dead letters; 0 removes a limit."""
 
 
+TRACE_LINK = "trace_link"
+"""The address at which a trace backend shows a trace, with a placeholder for the trace id."""
+TRACE_PLACEHOLDER = "{trace_id}"
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
+
+
 def check(changes: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown setting or an invalid value. None is the default."""
     for name, value in changes.items():
-        if name not in (*KEPT, *BOUNDS):
+        if name not in (*KEPT, *BOUNDS, TRACE_LINK):
             raise ConfigError(
                 f"There is no setting {name!r:.60}.",
-                fix=f"The settings are {', '.join((*KEPT, *BOUNDS))}.",
+                fix=f"The settings are {', '.join((*KEPT, *BOUNDS, TRACE_LINK))}.",
             )
+        if name == TRACE_LINK:
+            _check_trace_link(value)
+            continue
         if value is None or (value == 0 and value is not False and name in BOUNDS):
             continue
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -33,3 +43,13 @@ def check(changes: Mapping[str, Any]) -> None:
                 f"{name} must be a number of 1 or more, not {value!r:.60}.",
                 fix="Use seconds, bytes or a count; None for the default; 0 removes a dlq_max_ limit.",
             )
+
+
+def _check_trace_link(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value) or TRACE_PLACEHOLDER not in value:
+        raise ConfigError(
+            f"{TRACE_LINK}={value!r:.200} is not an HTTP address with {TRACE_PLACEHOLDER}.",
+            fix="For example, https://tempo.example/trace/{trace_id}.",
+        )

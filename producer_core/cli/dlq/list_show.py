@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from producer_core.dlq import DeadLetters, PageCursor
     from producer_core.dlq.timeline import TimelineEvent
+    from producer_core.dlq.trace_link import RecordTrace
     from producer_core.events import DeadLetter
     from producer_core.store import Store
 
@@ -156,6 +157,7 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
       producer-core dlq show 019a2b3c-...-17 --reveal --json | jq -r .value_base64 | base64 -d
     """
     from producer_core.dlq.timeline import timeline
+    from producer_core.dlq.trace_link import trace_of
 
     store, dead, _ = _opened(store_path, {})
     dead_letter = dead.get(message_id)
@@ -165,10 +167,12 @@ def show_(message_id: str, store_path: Path | None, reveal: bool, as_json: bool)
         dead.reveal(
             [message_id], who=options.current_user(), origin="cli", selection={"message_id": message_id}
         )
-    history = timeline(store, message_id)
-    output.emit(_to_json(dead_letter, history, reveal=reveal)) if as_json else _print(
-        dead_letter, history, reveal=reveal
-    )
+    history, trace = timeline(store, message_id), trace_of(store, dead_letter)
+    if as_json:
+        body = _to_json(dead_letter, history, reveal=reveal)
+        output.emit({**body, "trace": None if trace is None else trace._asdict()})
+    else:
+        _print(dead_letter, history, trace, reveal=reveal)
 
 
 @click.command(short_help="Group dead letters by cause, with advice.")
@@ -288,7 +292,9 @@ def _to_json(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, revea
     return {**body, "masked": not reveal}
 
 
-def _print(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, reveal: bool) -> None:
+def _print(
+    dead_letter: DeadLetter, history: Sequence[TimelineEvent], trace: RecordTrace | None, *, reveal: bool
+) -> None:
     text = _unchanged if reveal else mask_text
     partition = "" if dead_letter.partition is None else f", partition {dead_letter.partition}"
     output.pairs(
@@ -305,12 +311,19 @@ def _print(dead_letter: DeadLetter, history: Sequence[TimelineEvent], *, reveal:
             ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),
         ]
         + ([("source", text(dead_letter.source))] if dead_letter.source else [])
+        + ([] if trace is None else [("trace", _trace_text(trace))])
         + ([] if dead_letter.replayable else [("note", _NOT_REPLAYABLE)])
     )  # fmt: skip
     _print_history(history, text)
     _print_content(dead_letter, reveal=reveal)
     if not reveal:
         output.say("Secrets, card numbers and addresses are masked; use --reveal to show them.", err=True)
+
+
+def _trace_text(trace: RecordTrace) -> str:
+    if not trace.sampled:
+        return f"{trace.trace_id} (not sampled)"
+    return trace.trace_id if trace.link is None else f"{trace.trace_id}  {trace.link}"
 
 
 def _print_history(history: Sequence[TimelineEvent], text: Callable[[str], str]) -> None:

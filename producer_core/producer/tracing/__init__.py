@@ -8,7 +8,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("Tracing needs: pip install 'producer-core[otel]'", name=error.name) from error
 
+from producer_core.producer.tracing.traced_replay import TracedReplay
 from producer_core.producer.tracing.tracer import MessageTracer
 from producer_core.producer.tracing.tracing_enqueuer import TracingEnqueuer
 
-__all__ = ["MessageTracer", "TracingEnqueuer"]
+__all__ = ["MessageTracer", "TracedReplay", "TracingEnqueuer"]

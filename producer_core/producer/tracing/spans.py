@@ -149,13 +149,14 @@ class BatchSpan:
     def settled(self, message: Any, dead_letter: DeadLetter | None) -> None:
         """Count a dead letter. The span itself ends with the batch."""
         if dead_letter is not None:
-            self._count(dead_letter.code, dead_letter.error_text)
+            self.count_failed(dead_letter.code, dead_letter.error_text)
 
     def not_accepted(self, error: BaseException) -> None:
         """Count a message that was not accepted."""
-        self._count(type(error).__qualname__, str(error))
+        self.count_failed(type(error).__qualname__, str(error))
 
-    def _count(self, code: str, text: str) -> None:
+    def count_failed(self, code: str, text: str) -> None:
+        """Count a message that failed with the code."""
         self._first_text = self._first_text or text
         self._codes[code] += 1
 

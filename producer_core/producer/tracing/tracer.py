@@ -102,6 +102,29 @@ class MessageTracer:
         self._open.add(recorder)
         return BatchSpan(recorder, headers)
 
+    def replayed(
+        self,
+        began_at: int,
+        topics: Sequence[str],
+        links: Sequence[TraceContext],
+        *,
+        count: int,
+        failed: Sequence[str],
+    ) -> None:
+        """Record a transaction of a replay that began at `began_at` (nanoseconds since 1970) and has ended.
+
+        `links` are the contexts of its records, `failed` the error codes of records that failed.
+        """
+        name, attributes = self._of_topic(topics[0]) if len(topics) == 1 else ("send", self._shared)
+        span = self._tracer.start_span(
+            name, _NO_PARENT, SpanKind.CLIENT, attributes, list(map(_link, links)), start_time=began_at
+        )
+        if span.is_recording():
+            batch = BatchSpan(SpanRecorder(span, self), ())
+            for code in failed:
+                batch.count_failed(code, "")
+            batch.ended(count, complete=True)
+
     def _of_topic(self, topic: str) -> tuple[str, dict[str, Value]]:
         found = self._topics.get(topic)
         if found is None:

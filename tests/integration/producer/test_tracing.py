@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -262,26 +263,72 @@ def test_a_producer_without_tracing_does_not_import_opentelemetry(broker):
 # the real Kafka
 
 
+KILLED_AFTER_SENDING = """
+    import os, sys
+    from opentelemetry.sdk.trace import TracerProvider
+    from producer_core import ReliableKafkaProducer
+
+    producer = ReliableKafkaProducer(
+        sys.argv[1], {"linger_ms": 2_000}, store=None, journal_dir=sys.argv[3], delivery=sys.argv[4],
+        tracing=TracerProvider(),
+    )
+    producer.send_message(sys.argv[2], {"a": 1}, key="k")
+    os._exit(0)
+"""
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
-def test_messages_on_a_real_kafka_are_traced_through_a_restart(delivery, kafka, tmp_path):
+def test_a_message_of_a_killed_process_gets_a_span_linked_to_its_first_trace(delivery, kafka, tmp_path):
     topic = f"traced-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=2)
+    run(KILLED_AFTER_SENDING, kafka.bootstrap_servers, topic, str(tmp_path / "journal"), delivery)
     options = {"store": None, "journal_dir": tmp_path / "journal", "delivery": delivery}
     with receiver("grpc") as (exporter, received):
         with exported(exporter) as provider:
-            first = ReliableKafkaProducer(kafka.bootstrap_servers, tracing=provider, **options)
-            first.send_message(topic, {"a": 1}, key="k")
-            first.flush(60)
-            first._engine.transport.purge = lambda: None
-            first.send_message(topic, {"a": 2}, key="k")
-            report = first.close(30)
-        assert (report.acknowledged, report.dead) == (2, 0)
-        found = records(kafka.bootstrap_servers, topic, 2)
-        spans = received.spans
+            with ReliableKafkaProducer(kafka.bootstrap_servers, tracing=provider, **options) as producer:
+                producer.send_message(topic, {"a": 2}, key="k")
+                producer.flush(60)
+        first, second = records(kafka.bootstrap_servers, topic, 2)
+        spans = {span.kind: span for span in received.spans}
 
-    assert [outcome(span) for span in spans] == ["acknowledged", "acknowledged"]
-    assert [carried(headers) for headers in found] == [ids(span) for span in spans]
-    assert [otlp.attributes(span)["messaging.kafka.offset"] for span in spans] == sorted(
-        otlp.attributes(span)["messaging.kafka.offset"] for span in spans
-    )
+    resumed, new = spans[Span.SPAN_KIND_CLIENT], spans[Span.SPAN_KIND_PRODUCER]
+    assert [ids(link) for link in resumed.links] == [carried(first)]
+    assert carried(second) == ids(new) and not new.links
+    assert [len(parents(one)) for one in (first, second)] == [1, 1]
+    assert [outcome(resumed), outcome(new)] == ["acknowledged", "acknowledged"]
+    assert otlp.attributes(new)["messaging.kafka.offset"] > otlp.attributes(resumed)["messaging.kafka.offset"]
+
+
+@pytest.mark.kafka
+def test_a_transactional_replay_has_one_span_with_links_to_the_traces_of_its_records(kafka, tmp_path):
+    topic = f"traced-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1, config={"max.message.bytes": "100"})
+    with receiver("grpc") as (exporter, received):
+        with exported(exporter) as provider:
+            with ReliableKafkaProducer(
+                kafka.bootstrap_servers, store=tmp_path / "store.duckdb", tracing=provider
+            ) as producer:
+                for number in range(3):
+                    producer.send_message(topic, {"a": "x" * 500, "number": number})
+                producer.flush(60)
+                eventually(lambda: len(producer.get_dlq_messages(topic)) == 3)
+                widen(kafka, topic)
+                assert producer.replay_dlq_messages(topic) == 3
+        found = records(kafka.bootstrap_servers, topic, 3)
+        dead, (replay,) = received.spans[:3], received.spans[3:]
+
+    assert [outcome(span) for span in dead] == ["dead"] * 3
+    assert replay.name == f"send {topic}" and replay.kind == Span.SPAN_KIND_CLIENT
+    assert otlp.attributes(replay)["messaging.batch.message_count"] == 3
+    assert {ids(link) for link in replay.links} == {ids(span) for span in dead} == set(map(carried, found))
+    assert [len(parents(headers)) for headers in found] == [1, 1, 1]
+
+
+def widen(kafka, topic):
+    """Let the topic accept records of any size again."""
+    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for done in client.incremental_alter_configs([resource]).values():
+        done.result(30)

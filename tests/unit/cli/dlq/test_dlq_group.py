@@ -119,6 +119,37 @@ def test_revealed_json_contains_the_original_bytes(path):
     assert found["source"] == "line 17 of a.csv"
 
 
+PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_show_prints_the_trace_with_its_link(path):
+    traced = dead_letter(8, headers=(("traceparent", PARENT),))
+    unsampled = dead_letter(9, headers=(("traceparent", PARENT[:-1] + b"0"),))
+    DeadLetters(Store.open(path)).add([traced, unsampled])
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    assert f"{trace_id}\n" in run(path, "dlq", "show", traced.message_id).stdout
+    assert run(path, "store", "set", "trace_link=https://t.example/trace/{trace_id}").exit_code == 0
+    assert f"https://t.example/trace/{trace_id}" in run(path, "dlq", "show", traced.message_id).stdout
+    assert f"{trace_id} (not sampled)" in run(path, "dlq", "show", unsampled.message_id).stdout
+    found, _ = as_json(path, "dlq", "show", traced.message_id)
+    assert found["trace"] == {
+        "trace_id": trace_id,
+        "sampled": True,
+        "link": f"https://t.example/trace/{trace_id}",
+    }
+    assert as_json(path, "dlq", "show", dead_letter(1).message_id)[0]["trace"] is None
+
+
+@pytest.mark.parametrize(
+    "link", ["javascript:alert({trace_id})", "https://t.example/", "t", 'https://t/"{trace_id}']
+)
+def test_a_trace_link_that_is_no_http_address_of_a_trace_is_refused(path, link):
+    result = run(path, "store", "set", f"trace_link={link}")
+
+    assert (result.exit_code, "trace_link" in result.stderr) == (2, True), result.output
+
+
 def test_error_texts_in_lists_are_masked(path):
     assert "ann.lee@" not in run(path, "dlq", "list").output
     assert "ann.lee@" not in run(path, "dlq", "groups").output

@@ -82,3 +82,17 @@ def test_the_advice_depends_on_the_verdict(path, store, monkeypatch, verdict, ad
     shown = html_of(page)
 
     assert f"The connection to the broker failed. {advice}" in shown
+
+
+PARENT = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.slow
+def test_the_details_show_the_trace_with_its_link(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1, headers=(("traceparent", PARENT),))])
+    page = page_of(path, monkeypatch, letter="m-1")
+    assert "<dt>Trace</dt><dd><strong>4bf92f3577b34da6a3ce929d0e0e4736</strong>" in html_of(page)
+
+    store.change_settings({"trace_link": "https://t.example/{trace_id}?a=1&b=2"}, who="ann", origin="cli")
+    page.run()
+    assert 'href="https://t.example/4bf92f3577b34da6a3ce929d0e0e4736?a=1&amp;b=2"' in html_of(page)
