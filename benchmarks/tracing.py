@@ -153,7 +153,7 @@ _TITLES = {"ours": "producer_core, `send_message`", "loop": "manual loop, releas
 
 
 def measure(bench: Bench) -> Outcome:
-    broker, count = bench.stage.broker("embedded"), bench.size(50_000, 200)
+    broker, count = bench.stage.broker("embedded"), bench.size(20_000, 200)
     cases = [
         Case(f"{way} {name}", "tracing:one", {"way": way, "sampled": sampled, "count": count})
         for way in _WAYS
