@@ -50,7 +50,7 @@ def with_only(headers: Sequence[Header], context: TraceContext) -> list[Header]:
 def context_headers(context: TraceContext) -> tuple[Header, ...]:
     """Return the headers that carry the context."""
     trace_id, span_id, flags, state = context
-    parent = (TRACEPARENT, f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}".encode())
+    parent = (TRACEPARENT, b"00-%032x-%016x-%02x" % (trace_id, span_id, flags))
     return (parent, (TRACESTATE, state.encode())) if state else (parent,)
 
 
