@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.errors import ProducerError as ProducerError
     from producer_core.errors import QueueFull as QueueFull
     from producer_core.errors import ReplayError as ReplayError
+    from producer_core.errors import SchemaUnavailable as SchemaUnavailable
     from producer_core.errors import StoreError as StoreError
     from producer_core.events import Acknowledged as Acknowledged
     from producer_core.events import DeadLetter as DeadLetter
@@ -101,6 +102,7 @@ _MODULES = {
     "ReplayError": "errors",
     "RetryConfig": "config",
     "RetryManager": "delivery.retry",
+    "SchemaUnavailable": "errors",
     "SeasonalPatterns": "simulate.patterns",
     "Seen": "kafka.duplicate_filter",
     "Store": "store",

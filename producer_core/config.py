@@ -15,6 +15,7 @@ from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
+from producer_core._internal.schema_settings import SchemaSettings, pop_schema_settings
 from producer_core._internal.settings_file import read_settings
 from producer_core._internal.user_callbacks import short_repr
 from producer_core._internal.value_rejection import rejection, text_of
@@ -155,9 +156,10 @@ class ClientConfig:
 
     settings: Mapping[str, Any]
     max_block: float = 60.0
-    value_serializer: Callable[[Any], bytes] | None = None
-    key_serializer: Callable[[Any], bytes] | None = None
+    value_serializer: Callable[..., bytes | None] | None = None
+    key_serializer: Callable[..., bytes | None] | None = None
     explicit: frozenset[str] = frozenset()
+    schemas: SchemaSettings | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -215,6 +217,7 @@ def client_config(
     Names may be Kafka's (`linger.ms`), kafka-python's (`linger_ms`) or librdkafka's.
     """
     bootstrap_servers, given = servers_and_settings(bootstrap_servers, overrides)
+    schemas = pop_schema_settings(given)
     own = _own_settings(given)
     chosen, origin = _translate(given)
     if "bootstrap.servers" not in chosen:
@@ -236,6 +239,7 @@ def client_config(
         value_serializer=own.get("value_serializer"),
         key_serializer=own.get("key_serializer"),
         explicit=frozenset(explicit),
+        schemas=schemas,
     )
 
 
@@ -491,7 +495,7 @@ def _check_serializers(own: Mapping[str, Any]) -> None:
         if own.get(name) is not None and not callable(own[name]):
             raise ConfigError(
                 f"{name}={short_repr(own[name])} is not a function.",
-                fix="Pass a function that takes a value and returns bytes.",
+                fix="Pass a function that returns bytes, or 'avro' or 'json' with schema.registry.url.",
             )
 
 

@@ -5,6 +5,7 @@ ProducerError
 ├── DeliveryFailed              a message became a dead letter; `callback` receives this error
 ├── NotAccepted                 `send_message` refused the message: the caller still owns it
 │   ├── InvalidMessage          the message can never be sent in its present form
+│   ├── SchemaUnavailable       the schema registry did not provide the schema of the message
 │   ├── QueueFull               the queue had no room within `max_block_ms`
 │   ├── ProducerClosed          the producer was closed
 │   ├── ForkedProducer          the producer belongs to the parent process
@@ -66,6 +67,10 @@ class NotAccepted(ProducerError):
 
 class InvalidMessage(NotAccepted, ValueError):
     """The message cannot be sent in this form."""
+
+
+class SchemaUnavailable(NotAccepted):
+    """The schema registry did not provide the schema of the message."""
 
 
 class QueueFull(NotAccepted):

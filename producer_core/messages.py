@@ -23,7 +23,7 @@ import orjson
 
 from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
 from producer_core._internal.user_callbacks import short_repr
-from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.errors import ConfigError, InvalidMessage, NotAccepted
 
 ID_HEADER = "pc-id"
 """Name of the header with a record's id: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
@@ -341,6 +341,8 @@ def _length_prefixed(topic: str) -> bytes:
 def _run_serializer(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
     try:
         data = serializer(value)
+    except NotAccepted:
+        raise
     except Exception as error:
         raise InvalidMessage(f"The serializer failed: {error}.") from error
     if not (data is None or isinstance(data, bytes)):

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Install the services of the tests: Java 17+, Redis, Chromium, kcat, openssl, nginx, Prometheus, Alertmanager; the jars of Apache Kafka and Spark.
+# Install the services of the tests: Java 17+, Redis, Chromium, kcat, openssl, nginx, Prometheus, Alertmanager; the jars
+# of Apache Kafka, Apicurio Registry and Spark.
 # Missing packages are installed with apt for root. Other users get one line with the packages to install.
 set -euo pipefail
 bin=${1:-.venv/bin}
@@ -40,10 +41,11 @@ fi
 # Retry, because a repository may be slow for a moment. Fetched files stay in the cache.
 fetch() {
   for attempt in 1 2 3; do
-    "$bin/producer-core" "$1" fetch && return
+    "$bin/producer-core" "$1" fetch "${@:2}" && return
     echo "Fetching again ($attempt of 3) …" >&2
   done
   return 2
 }
 fetch broker
+fetch broker --schema-registry
 fetch pipeline

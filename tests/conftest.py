@@ -30,12 +30,17 @@ settings.load_profile("ours")
 
 pytest_plugins = ["tests.fixtures.services", "tests.fixtures.monitoring"]
 
-SERVICES = ("kafka", "kafka3", "redis", "spark", "prometheus", "alertmanager", "browser", "jupyter")
+SERVICES = (
+    "kafka", "kafka3", "redis", "schema_registry", "spark", "prometheus", "alertmanager", "browser", "jupyter",
+)  # fmt: skip
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
 ORDER = {
     name: index
     for index, name in enumerate(
-        ("kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "jupyter", "browser")
+        (
+            "kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "schema_registry", "jupyter",
+            "browser",
+        )  # fmt: skip
     )
 }
 """The slowest services start first, so that two workers end at about the same time."""
@@ -233,6 +238,16 @@ def kafka3(tmp_path_factory):
     needs("java", "openjdk-17-jre-headless")
     with real.start(nodes=3, folder=tmp_path_factory.mktemp("kafka") / "three") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def schema_registry():
+    """A real schema registry. Tests share it, so each uses topics of its own."""
+    from producer_core.brokers import schema_registry as real
+
+    needs("java", "openjdk-17-jre-headless")
+    with real.start() as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")

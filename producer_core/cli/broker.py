@@ -192,10 +192,17 @@ def stop() -> None:
 
 
 @broker.command(short_help="Download the jars of Apache Kafka.")
-def fetch() -> None:
+@click.option("--schema-registry", is_flag=True, help="Download Apicurio Registry instead (109 MB).")
+def fetch(schema_registry: bool) -> None:
     """Download the jars of Apache Kafka, so that a later start needs no network."""
     from producer_core.brokers import jars
+    from producer_core.brokers import schema_registry as registry
 
+    if schema_registry:
+        with _progress() as progress:
+            folder = registry.fetch(progress)
+        output.say(f"Apicurio Registry {registry.VERSION} is in {folder}")
+        return
     with _progress() as progress:
         folder = jars.fetch(progress)
     output.say(f"Apache Kafka {jars.VERSION} is in {folder}")

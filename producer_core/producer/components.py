@@ -24,6 +24,7 @@ from producer_core.delivery.reports import CloseReport
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook, Notice, Severity
 from producer_core.kafka.replication import ReplicationWatch
+from producer_core.kafka.schemas.serializers import message_serializers
 from producer_core.metrics.counters import Metrics
 from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.event_log import EventLog
@@ -58,6 +59,7 @@ class Components:
         self._report_notice = self._early.append
         self.started_at = options.clock()
         self.shutdown = Shutdown(self._finish, self._report)
+        self.serializers = message_serializers(options.client)
         self.topics: set[str] = set()  # names that `check_topic` accepted
         self.session = ProducerSession(
             options.guarantees, options.client, options.journal, on_notice=self._journal_notice
@@ -176,6 +178,8 @@ class Components:
             self.deduplicator.close(deadline.left(at_least=_MIN_STEP_S, at_most=1.0))
         for check in self._duplicate_checks:
             check.stop(max(_MIN_STEP_S, deadline.left(at_most=5.0) / 2))
+        if self.serializers is not None:
+            self.serializers.close()
         self._replication.stop()
         self.loss_monitor.stop(max(_MIN_STEP_S, deadline.left(at_most=5.0) / 2))
         self.dead_letter_backend.stop(deadline.left(at_least=_STORE_AT_LEAST, at_most=_STORE_AT_MOST))

@@ -36,6 +36,7 @@ from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.transport import TransportFactory
 from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
 from producer_core.events import DeadLetter, Hook
+from producer_core.kafka.schemas.serializers import JSON_AND_TEXT
 from producer_core.messages import (
     Message,
     MessageStatus,
@@ -163,10 +164,7 @@ class ReliableKafkaProducer:
         # Attributes for every message's path: a lookup through another object costs time. With more than 30
         # attributes CPython stores an instance differently, which costs 5 % per message (measured on 3.11).
         self.deduplicator = components.deduplicator
-        self._value_serializer, self._key_serializer = (
-            self.config.value_serializer,
-            self.config.key_serializer,
-        )
+        self._serializers = components.serializers
         self._ids, self._next_sequence = components.session.ids, components.session.sequence.take
         self._topics, self._shutdown = components.topics, components.shutdown
         self._engine, self._enqueuer = components.engine, components.enqueuer
@@ -203,14 +201,16 @@ class ReliableKafkaProducer:
         record_id: Any = None,
         dedup_key: str | None = None,
         on_delivery: Callable[[DeliveryReport], None] | None = None,
-        value_serializer: Callable[[Any], bytes] | None = None,
+        value_serializer: Callable[..., bytes | None] | None = None,
     ) -> str | None:
         """Accept a message and return its id, or None for a confirmed duplicate.
 
-        Bytes pass through, None is a tombstone, everything else is written as JSON. `callback(ok, message,
-        report_or_error)` and `on_delivery(report)` are called once, when the message is settled, on one of the producer's
-        threads. Raise InvalidMessage for a message that can never be sent, QueueFull if there is no room within
-        `max_block_ms`, ProducerClosed after close(). A message that the broker rejects becomes a dead letter instead.
+        Bytes pass through, None is a tombstone, everything else is written as JSON, or by `value_serializer`, a function
+        of the value or of the value and confluent-kafka's SerializationContext. `callback(ok, message, report_or_error)`
+        and `on_delivery(report)` are called once, when the message is settled, on one of the producer's threads. Raise
+        InvalidMessage for a message that can never be sent, QueueFull if there is no room within `max_block_ms`,
+        SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after close(). A message that
+        the broker rejects becomes a dead letter instead.
         """
         if dedup_key is not None and self.deduplicator is None:
             raise InvalidMessage(
@@ -240,7 +240,7 @@ class ReliableKafkaProducer:
         headers: Any,
         partition: int | None,
         timestamp_ms: int | None,
-        serializer: Callable[[Any], bytes] | None,
+        serializer: Callable[..., bytes | None] | None,
     ) -> Delivery:
         if self._shutdown.begun:
             self._shutdown.check()
@@ -250,8 +250,11 @@ class ReliableKafkaProducer:
             known = False
         if not known:
             self._components.check_topic(topic)
-        data = encode_value(value, serializer or self._value_serializer)
-        key_data = encode_key(key, self._key_serializer)
+        if serializer is None and self._serializers is None:  # the usual case
+            data, key_data = encode_value(value), encode_key(key)
+        else:
+            chosen = self._serializers or JSON_AND_TEXT
+            data, key_data, headers = chosen.encode(topic, value, key, headers, serializer)
         usual = headers is None and partition is None and timestamp_ms is None
         extra = None if usual else (encode_headers(headers), _placement(partition, timestamp_ms))
         # The last step that may fail comes before this one: a refused message uses no sequence.

@@ -1,0 +1,73 @@
+"""Create confluent-kafka's serializer for one schema whose id is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from producer_core.kafka.schemas.registry import missing_extra
+from producer_core.messages import encode_value
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.serialization import SerializationContext
+
+Write = Callable[[Any, "SerializationContext"], "bytes | None"]
+MakeWriter = Callable[["SchemaRegistryClient", "Schema", int], Write]
+
+_MAGIC = b"\0"
+"""The first byte of a record with a schema id, which follows as four bytes."""
+
+TYPES = {"avro": "AVRO", "json": "JSON"}
+"""The registry's name of each format."""
+
+
+def make_writer(format_name: str) -> MakeWriter:
+    """Return the function that creates a serializer of this format. Raise ConfigError without the extra `schemas`."""
+    try:
+        return _avro() if format_name == "avro" else _json()
+    except ImportError as error:
+        raise missing_extra(error) from error
+
+
+def _avro() -> MakeWriter:
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+
+    def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
+        # A field that the schema does not have would be dropped without a word.
+        settings = {**_settings(schema, schema_id), "validate.strict.allow.default": True}
+        return AvroSerializer(client, schema, conf=settings)
+
+    return make
+
+
+def _json() -> MakeWriter:
+    from confluent_kafka.schema_registry.json_schema import JSONSerializer
+
+    def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
+        return JSONSerializer(
+            schema, client, _plain, conf=_settings(schema, schema_id), json_encode=orjson.dumps
+        )
+
+    return make
+
+
+def _settings(schema: Schema, schema_id: int) -> dict[str, Any]:
+    """Return a serializer's settings. Without a subject it sends no request and expands no schema per message.
+
+    A schema with rules needs the subject: a rule may encrypt a field.
+    """
+    settings: dict[str, Any] = {"auto.register.schemas": False}
+    if schema.rule_set is not None:
+        return {**settings, "use.schema.id": schema_id, "subject.name.strategy.type": "TOPIC"}
+    prefix = _MAGIC + schema_id.to_bytes(4, "big")
+    settings["subject.name.strategy"] = lambda context, record_name: None
+    settings["schema.id.serializer"] = lambda payload, context, unknown_id: prefix + payload
+    return settings
+
+
+def _plain(value: Any, context: SerializationContext) -> Any:
+    """Return a value with the types of JSON only, converted as without a schema."""
+    return orjson.loads(encode_value(value) or b"null")

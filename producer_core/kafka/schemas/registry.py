@@ -1,0 +1,69 @@
+"""Ask a schema registry for the schemas of subjects, with a bounded wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from producer_core._internal.schema_settings import SchemaSettings
+from producer_core.errors import ConfigError, ProducerClosed
+from producer_core.kafka.schemas.rejections import not_accepted
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+
+_DEFAULTS = {"timeout": 5.0, "max.retries": 1, "retries.wait.ms": 200}
+"""The producer stops waiting for a registry after about 10 s. The client's own defaults have no limit."""
+
+
+class Registry:
+    """A client of a schema registry. It connects with the first request. Any thread may use it."""
+
+    def __init__(self, settings: SchemaSettings) -> None:
+        self.client = _open_client(settings)
+        self._closed = False
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """Return the latest version of a subject. Raise SchemaUnavailable if the registry does not provide it."""
+        try:
+            self.client.clear_latest_caches()
+            return self.client.get_latest_version(subject)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def id_of(self, subject: str, schema: Schema, *, register: bool) -> int:
+        """Return the id of a schema under a subject. `register` registers it first if necessary."""
+        try:
+            if register:
+                return self.client.register_schema(subject, schema)
+            return int(self.client.lookup_schema(subject, schema).schema_id or 0)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> Exception:
+        return ProducerClosed() if self._closed else not_accepted(error, None, None)
+
+    def close(self) -> None:
+        self._closed = True
+        self.client.close()
+
+
+def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise missing_extra(error) from error
+    try:
+        return SchemaRegistryClient.new_client({**_DEFAULTS, **settings.client})
+    except Exception as error:
+        raise ConfigError(
+            f"The schema registry's client rejects its settings: {error}.",
+            fix="Check the settings that begin with schema.registry.",
+        ) from error
+
+
+def missing_extra(error: ImportError) -> ConfigError:
+    """Return the error for a package that only the extra `schemas` installs."""
+    return ConfigError(
+        f"Serializers with a schema need more packages: {error}.",
+        fix="Install them with: pip install 'producer-core[schemas]'",
+    )
