@@ -38,9 +38,17 @@ def _avro() -> MakeWriter:
     def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
         # A field that the schema does not have would be dropped without a word.
         settings = {**_settings(schema, schema_id), "validate.strict.allow.default": True}
-        return AvroSerializer(client, schema, conf=settings)
+        return AvroSerializer(client, _as_object(schema), conf=settings)
 
     return make
+
+
+def _as_object(schema: Schema) -> Schema:
+    """Return a schema such as `"long"` in its other form `{"type": "long"}`, which AvroSerializer needs."""
+    from confluent_kafka.schema_registry import Schema
+
+    text = (schema.schema_str or "").strip()
+    return Schema(f'{{"type": {text}}}', schema.schema_type) if text.startswith('"') else schema
 
 
 def _json() -> MakeWriter:

@@ -50,7 +50,16 @@ def is_command_line(block):
     return block.rstrip().endswith("main()") and "from producer_core.cli import main" in block
 
 
-EXAMPLES = [example for example in BLOCKS if not is_spark(example[2]) and not is_command_line(example[2])]
+def needs_registry(block):
+    """Whether an example uses the reader's schema registry. An integration test runs it against a real one."""
+    return "http://localhost:8081" in block
+
+
+EXAMPLES = [
+    example
+    for example in BLOCKS
+    if not is_spark(example[2]) and not is_command_line(example[2]) and not needs_registry(example[2])
+]
 OTHERS = [example for example in BLOCKS if example not in EXAMPLES]
 
 
