@@ -22,8 +22,8 @@ from benchmarks.stage import Stage
 from producer_core.errors import ProducerError
 
 ALL = (
-    "imports", "memory", "idle", "tracing", "sending", "anatomy", "latency", "recording", "prometheus", "replay", "growth",
-    "exactly_once", "overview",
+    "imports", "memory", "idle", "tracing", "schemas", "sending", "anatomy", "latency", "recording", "prometheus", "replay",
+    "growth", "exactly_once", "overview",
 )  # fmt: skip
 """Ordered so that consecutive benchmarks share a cluster: embedded, one node, three nodes, behind the proxy."""
 SEPARATE = ("dashboard_pages",)
