@@ -197,7 +197,7 @@ def record_id(headers: Headers | None) -> bytes | None:
     return None
 
 
-def encode_value(value: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
+def encode_value(value: Any, serializer: Callable[[Any], bytes | None] | None = None) -> bytes | None:
     """Return the bytes of a value. Bytes pass through, None is a tombstone, everything else becomes compact JSON.
 
     NumPy numbers become numbers, datetimes ISO 8601, sets and all kinds of tuples lists, all kinds of mappings objects;
@@ -235,7 +235,7 @@ def decode_value(value: bytes | None) -> Any:
         return value
 
 
-def encode_key(key: Any, serializer: Callable[[Any], bytes] | None = None) -> bytes | None:
+def encode_key(key: Any, serializer: Callable[[Any], bytes | None] | None = None) -> bytes | None:
     """Return the bytes of a key: str as UTF-8, bytes unchanged, int as its decimal text."""
     if key is None:
         return None
@@ -338,7 +338,7 @@ def _length_prefixed(topic: str) -> bytes:
     return _pack(len(name)) + name
 
 
-def _run_serializer(serializer: Callable[[Any], bytes], value: Any) -> bytes | None:
+def _run_serializer(serializer: Callable[[Any], bytes | None], value: Any) -> bytes | None:
     try:
         data = serializer(value)
     except NotAccepted:

@@ -50,6 +50,10 @@ file with appended rows is refused without --restart or a --skip of the rows tha
 send of the same content: rows would be on the topic twice. A replaced file is sent. Standard input and --dedup cannot
 be resumed.
 
+SCHEMAS. With --value-schema, each row is written with that schema, which must be registered under the subject
+TOPIC-value: .avsc is Avro, .json is JSON Schema. A row that does not fit is malformed. -X auto.register.schemas=true
+registers the schema. With -X value.serializer=avro (or json) instead, the latest version of the subject is used.
+
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.
 
@@ -90,6 +94,13 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option("--restart", is_flag=True, help="Send the whole file again, with new message ids.")
 @click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
 @click.option("--strict", is_flag=True, help="Stop at the first malformed row; deliver the rows before it.")
+@click.option(
+    "--value-schema",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Write rows with this Avro or JSON schema.",
+)
+@click.option("--schema-registry", metavar="URL", help="Address of the schema registry.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Send at most N rows.")
 @click.option(
     "--skip",
@@ -154,6 +165,8 @@ def send(
     restart: bool,
     dedup: bool,
     strict: bool,
+    value_schema: Path | None,
+    schema_registry: str | None,
     limit: int | None,
     skip: int,
     partition: int | None,
@@ -168,6 +181,7 @@ def send(
 ) -> None:
     from producer_core.cli.send import progress_bar, resume_check, send_run
     from producer_core.cli.send.state_file import SendJob
+    from producer_core.cli.send.value_schema import describe, with_schema_options
     from producer_core.config import client_config
 
     if no_store and store_path:
@@ -188,6 +202,8 @@ def send(
     )
     with contextlib.closing(rows), contextlib.ExitStack() as stack:
         addresses, config = options.client_settings(servers, settings, config_file)
+        config = with_schema_options(config, value_schema, schema_registry)
+        rows_schema = describe(client_config(addresses, config).schemas)
         found = send_run.check_cluster(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait
         )
@@ -196,7 +212,7 @@ def send(
         if resume_check.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
             row_options = {
                 "format": form, "key": key, "types": types, "null": nulls, "delimiter": delimiter, "header": headers,
-                "partition": partition, "skip": skip,
+                "partition": partition, "skip": skip, "schema": rows_schema,
             }  # fmt: skip
             job = SendJob(topic, found, "", delivery, resume_check.options_of(row_options))
             resumable = stack.enter_context(
@@ -223,7 +239,7 @@ def send(
             producer,
             rows,
             topic,
-            send_run.RowOptions(key, headers, partition, limit, strict, dedup),
+            send_run.RowOptions(key, headers, partition, limit, strict, dedup, rows_schema is not None),
             resumable=resumable,
             listener=listener,
             command=resume_check.resume_command(ctx),

@@ -27,6 +27,7 @@ from producer_core.cli.send.parquet_rows import raw_of
 from producer_core.cli.send.resume_check import ResumableJob
 from producer_core.cli.send.run_state import RunState
 from producer_core.cli.send.summary import SendSummary
+from producer_core.cli.send.value_schema import value_of
 from producer_core.config import client_config
 from producer_core.errors import (
     ConfigError,
@@ -35,6 +36,7 @@ from producer_core.errors import (
     OtherCluster,
     ProducerError,
     QueueFull,
+    SchemaUnavailable,
     StoreFull,
     StoreLocked,
 )
@@ -181,7 +183,8 @@ def _hooks(resumable: ResumableJob | None, listener: ReportListener | None) -> t
 class RowOptions:
     """How rows become messages.
 
-    `key` names a field, `limit` bounds the number of rows, and `strict` ends the run at the first malformed row.
+    `key` names a field, `limit` bounds the number of rows, and `strict` ends the run at the first malformed row. With
+    `by_schema` the producer's serializer writes the fields of a row.
     """
 
     key: str | None = None
@@ -190,6 +193,7 @@ class RowOptions:
     limit: int | None = None
     strict: bool = False
     dedup: bool = False
+    by_schema: bool = False
 
 
 class SendRun:
@@ -369,10 +373,11 @@ class SendRun:
         """Enqueue the row. Return False when the run stops before the row is accepted."""
         try:
             key = None if self._options.key is None else key_of(row, self._options.key)
+            value = value_of(row, by_schema=self._options.by_schema)
             while not self.state.interrupted:
                 try:
                     self._producer.send_message(
-                        self.state.topic, row.value, key,
+                        self.state.topic, value, key,
                         headers=self._options.headers, partition=self._options.partition,
                         dedup_key=self._dedup_key(row) if self._options.dedup else None,
                     )  # fmt: skip
@@ -388,6 +393,9 @@ class SendRun:
             text = error.what if isinstance(error, MissingKeyField) else str(error)
             self._reject(row.position, row.raw or raw_of(row.value), text, shown=str(error))
             return True
+        except SchemaUnavailable:
+            self._unread()
+            raise
         self._unread()
         return False
 

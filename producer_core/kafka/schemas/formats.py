@@ -38,7 +38,8 @@ def _avro() -> MakeWriter:
     def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
         # A field that the schema does not have would be dropped without a word.
         settings = {**_settings(schema, schema_id), "validate.strict.allow.default": True}
-        return AvroSerializer(client, _as_object(schema), conf=settings)
+        serializer: Write = AvroSerializer(client, _as_object(schema), conf=settings)
+        return serializer
 
     return make
 
@@ -55,9 +56,9 @@ def _json() -> MakeWriter:
     from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
     def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
-        return JSONSerializer(
-            schema, client, _plain, conf=_settings(schema, schema_id), json_encode=orjson.dumps
-        )
+        settings = _settings(schema, schema_id)
+        serializer: Write = JSONSerializer(schema, client, _plain, conf=settings, json_encode=orjson.dumps)
+        return serializer
 
     return make
 

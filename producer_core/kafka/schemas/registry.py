@@ -34,7 +34,7 @@ class Registry:
         """Return the id of a schema under a subject. `register` registers it first if necessary."""
         try:
             if register:
-                return self.client.register_schema(subject, schema)
+                return int(self.client.register_schema(subject, schema))
             return int(self.client.lookup_schema(subject, schema).schema_id or 0)
         except Exception as error:
             raise self._failure(error) from error

@@ -65,7 +65,7 @@ def _registry_error(error: Any) -> SchemaUnavailable:
 def _place(error: Exception, serializer: Any, value: Any) -> tuple[str, str]:
     """Return the path to the part of the value that does not fit, and the reason; an empty path if unknown."""
     reason = str(error).rstrip(".") or type(error).__name__
-    cause = error.__context__
+    cause: Any = error.__context__
     if hasattr(cause, "absolute_path"):  # jsonschema's ValidationError
         return field_path(list(cause.absolute_path)), reason
     if (schema := getattr(serializer, "_parsed_schema", None)) is not None and "avro" in type(
