@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from producer_core.kafka.schemas.registry import missing_extra
+from producer_core.kafka.schemas.rejections import not_accepted
 from producer_core.messages import encode_value
 
 if TYPE_CHECKING:
@@ -36,12 +37,33 @@ def _avro() -> MakeWriter:
     from confluent_kafka.schema_registry.avro import AvroSerializer
 
     def make(client: SchemaRegistryClient, schema: Schema, schema_id: int) -> Write:
-        # A field that the schema does not have would be dropped without a word.
+        # A field that the schema does not have would be dropped silently.
         settings = {**_settings(schema, schema_id), "validate.strict.allow.default": True}
         serializer: Write = AvroSerializer(client, _as_object(schema), conf=settings)
-        return serializer
+        parsed = getattr(serializer, "_parsed_schema", None)
+        return (
+            serializer if parsed is None or schema.rule_set is not None else CheckedAvro(serializer, parsed)
+        )
 
     return make
+
+
+class CheckedAvro:
+    """Serializes only values that fit the schema. fastavro's writer alone would write 7.9 as the long 7, any object as
+    the boolean true, and an int that needs more than 32 bits."""
+
+    def __init__(self, serializer: Write, parsed: Any) -> None:
+        from fastavro.validation import validate
+
+        self._serializer, self._parsed, self._validate = serializer, parsed, validate
+
+    def __call__(self, value: Any, context: SerializationContext) -> bytes | None:
+        try:
+            if self._validate(value, self._parsed, raise_errors=False):
+                return self._serializer(value, context)
+            raise ValueError("the value does not fit the schema")
+        except Exception as error:
+            raise not_accepted(error, self._serializer, value) from error
 
 
 def _as_object(schema: Schema) -> Schema:

@@ -62,7 +62,7 @@ class SubjectSerializer:
             raise not_accepted(error, writer.write, value) from error
 
     def _refresh(self, topic: str, writer: _Writer) -> _Writer:
-        """Return the writer of the latest version. One thread asks; the others use the cached version meanwhile."""
+        """Return the writer of the latest version. One thread asks; until it has the answer, the others use the cached version."""
         with self._lock:
             if time.monotonic() < writer.refresh_at:
                 return writer

@@ -50,6 +50,8 @@ JSON_ORDER = {
     },
     "required": ["id"],
 }
+CONVERTED = [{"id": 7, "items": [{"price": "9.5"}]}, {"id": 7.9}]
+"""Values that fastavro's writer converts to the type of the schema."""
 QUIET = {"store": None, "run_replays": False, "health_check_interval": 3600}
 
 
@@ -268,6 +270,8 @@ def test_a_schema_of_another_type_is_refused(client, schema_registry, topic):
         ("avro", {"items": []}, "['id']"),
         ("avro", {"id": 7, "items": [{"price": 1.5}, {"price": "dear"}]}, "['items'][1]['price']"),
         ("avro", {"id": 7, "curency": "EUR"}, "['curency']"),
+        ("avro", {"id": 7, "items": [{"price": "9.5"}]}, "['items'][0]['price']"),
+        ("avro", {"id": 7.9}, "['id']"),
         ("json", {"id": "7"}, "['id']"),
         ("json", {"id": 7, "items": [{"price": 1.5}, {"price": "dear"}]}, "['items'][1]['price']"),
     ],
@@ -282,6 +286,8 @@ def test_a_value_that_does_not_fit_raises_with_the_path_of_the_field(
     producer, transport = producer_for(schema_registry, form)
     with producer:
         for serializer in (None, of_user):
+            if serializer is not None and value in CONVERTED:  # by confluent-kafka's own serializer
+                continue
             with pytest.raises(InvalidMessage) as raised:
                 producer.send_message(topic, value, value_serializer=serializer)
             assert str(raised.value).startswith(f"At value{place}: ")

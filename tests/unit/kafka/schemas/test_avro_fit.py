@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
+from fastavro.validation import validate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,8 @@ ORDER = parse_schema({
     ("value", "path", "reason"),
     [
         ({"id": "7"}, ("id",), "a value of type str does not fit long"),
+        ({"id": 7.9}, ("id",), "a value of type float does not fit long"),
+        ({"id": True}, ("id",), "a value of type bool does not fit long"),
         ({"id": 1 << 70}, ("id",), "an int of 71 bits does not fit long"),
         ({}, ("id",), "missing and has no default"),
         ({"id": 1, "note": 5}, ("note",), "does not fit null or string"),
@@ -87,3 +90,4 @@ def test_a_value_that_cannot_be_written_has_a_misfit(value):
         schemaless_writer(io.BytesIO(), ORDER, value)
     except (TypeError, ValueError, OverflowError, AttributeError):
         assert misfit(value, ORDER) is not None
+    assert (misfit(value, ORDER) is None) == validate(value, ORDER, raise_errors=False)
