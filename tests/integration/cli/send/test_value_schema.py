@@ -59,16 +59,15 @@ def send(broker, schema_registry, topic, tmp_path):
         ]  # fmt: skip
         return CliRunner().invoke(main, list(map(str, arguments)))
 
-    run.store = tmp_path / "store.duckdb"
     return run
 
 
-def dead_letters(send):
-    shown = CliRunner().invoke(main, ["dlq", "list", "--store", str(send.store), "--json"])
+def dead_letters(store):
+    shown = CliRunner().invoke(main, ["dlq", "list", "--store", str(store), "--json"])
     return json.loads(shown.output)["records"]
 
 
-def test_rows_are_written_with_the_schema_and_misfits_are_malformed(broker, client, send, topic):
+def test_rows_are_written_with_the_schema_and_misfits_are_malformed(broker, client, send, topic, tmp_path):
     register(client, f"{topic}-value", ORDER)
     ended = send("--json")
 
@@ -77,7 +76,9 @@ def test_rows_are_written_with_the_schema_and_misfits_are_malformed(broker, clie
     loads = AvroDeserializer(client)
     values = [loads(one.value(), SerializationContext(topic, "value")) for one in read(broker, topic, 2)]
     assert values == [{"id": 1, "items": [{"price": 9.5}]}, {"id": 3, "items": []}]
-    found = {one["source"]: (one["code"], one["error_text"]) for one in dead_letters(send)}
+    found = {
+        one["source"]: (one["code"], one["error_text"]) for one in dead_letters(tmp_path / "store.duckdb")
+    }
     assert found == {
         "line 2 of orders.jsonl": (
             "malformed", "At value['items'][0]['price']: a value of type str does not fit double.",

@@ -349,7 +349,8 @@ def transport_value(producer, transport, topic):
 def test_send_async_leaves_its_event_loop_free_while_the_registry_hangs(client, schema_registry, topic):
     """The loop itself lets the registry continue; a blocked loop could not."""
     register(client, f"{topic}-value", ORDER)
-    producer, _ = producer_for(schema_registry, **{"schema.registry.timeout": 60})
+    settings = {"schema.registry.timeout": 20, "schema.registry.max.retries": 0}
+    producer, _ = producer_for(schema_registry, **settings)
 
     async def send_while_ticking():
         with not_responding(schema_registry):
