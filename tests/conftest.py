@@ -38,7 +38,15 @@ ORDER = {
     name: index
     for index, name in enumerate(
         (
-            "kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "schema_registry", "jupyter",
+            "kafka3",
+            "spark",
+            "kafka",
+            None,
+            "prometheus",
+            "alertmanager",
+            "redis",
+            "schema_registry",
+            "jupyter",
             "browser",
         )  # fmt: skip
     )
