@@ -34,23 +34,10 @@ SERVICES = (
     "kafka", "kafka3", "redis", "schema_registry", "spark", "prometheus", "alertmanager", "browser", "jupyter",
 )  # fmt: skip
 REQUIRED = bool(os.environ.get("PRODUCER_CORE_REQUIRE_SERVICES"))
-ORDER = {
-    name: index
-    for index, name in enumerate(
-        (
-            "kafka3",
-            "spark",
-            "kafka",
-            None,
-            "prometheus",
-            "alertmanager",
-            "redis",
-            "schema_registry",
-            "jupyter",
-            "browser",
-        )  # fmt: skip
-    )
-}
+_FIRST_TO_LAST = (
+    "kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "schema_registry", "jupyter", "browser",
+)  # fmt: skip
+ORDER = {name: index for index, name in enumerate(_FIRST_TO_LAST)}
 """The slowest services start first, so that two workers end at about the same time."""
 
 

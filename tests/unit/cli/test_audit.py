@@ -38,7 +38,9 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def store(template, tmp_path):
-    opened = Store.open(shutil.copy(template, tmp_path / "store.duckdb"))
+    for file in template.parent.glob("store.duckdb*"):  # with its generation: it is no restored copy
+        shutil.copy(file, tmp_path)
+    opened = Store.open(tmp_path / "store.duckdb")
     write_heartbeat(opened, time.time())
     return opened
 
