@@ -116,7 +116,7 @@ class ReportedAlerts(Hook):
 
 
 def _alert(kind: str, subject: str, episode: _Episode) -> Alert:
-    count, made = episode.count, episode.made  # another thread may add a notice meanwhile
+    count, made = episode.count, episode.made  # another thread may add a notice
     if made is None or made[0] != count or made[1].subject != subject:
         made = episode.made = (count, _new_alert(kind, subject, episode))
     return made[1]

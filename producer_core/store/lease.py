@@ -88,7 +88,7 @@ class Lease:
         return functools.partial(self._renewed_at, moment) if changed and changed[0] else None
 
     def _renewed_at(self, moment: float) -> None:
-        if self._renewed is not None:  # else it was dropped meanwhile
+        if self._renewed is not None:  # else it was dropped
             self._renewed = moment
 
     def is_owner(self) -> bool:

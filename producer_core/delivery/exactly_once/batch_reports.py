@@ -27,7 +27,7 @@ class BatchReports:
         self.begin(count)
 
     def begin(self, count: int) -> None:
-        """Expect the reports of a new batch. A late report of the previous batch would be mistaken for one of it."""
+        """Expect the reports of a new batch. A late report of the previous batch would count for the new one."""
         if self.missing:
             raise AssertionError("reports of the previous batch are missing")
         self.partitions = [-1] * count

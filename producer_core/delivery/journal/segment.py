@@ -318,7 +318,7 @@ class Segment:
             try:
                 os.posix_fallocate(self._file, self.size, allocated_end - self.size)
             except OSError:  # without preallocation, each write allocates its own space
-                self._release_space()  # a full disk allocates a part of it
+                self._release_space()  # a full disk allocates a part
             else:
                 self._allocated_end = allocated_end
                 return

@@ -84,7 +84,7 @@ class SubjectSerializer:
         except Exception as error:
             raise SchemaUnavailable(
                 f"The schema of the subject {subject} cannot be used: {error}.",
-                fix="Register a valid version of it.",
+                fix="Register a valid version.",
             ) from error
         return _Writer(schema_id, write, time.monotonic() + self._ttl)
 
