@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from producer_core.brokers import embedded
 from producer_core.errors import ConfigError
@@ -17,6 +17,7 @@ from tests.proxy import (
     Partition,
     Refuse,
     Reset,
+    Rewrite,
     Rule,
     Slow,
     Swallow,
@@ -171,6 +172,17 @@ def test_a_slow_network_loses_no_message(proxy, client):
             client.send("x" * 1000)
 
         assert len(client.settled()) == 20
+
+
+@pytest.mark.parametrize("code", ["NOT_ENOUGH_REPLICAS_AFTER_APPEND", "POLICY_VIOLATION"])
+def test_a_rewritten_response_reports_an_error_for_a_written_record(proxy, client, broker, code):
+    with proxy.during(Rule(Rewrite(getattr(KafkaError, code)), api="Produce", times=1)):
+        client.send(code)
+        ((_, error),) = client.settled()
+
+    retried = code == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    assert error == (None if retried else code)
+    assert on_log(broker, code) == (2 if retried else 1), "this client is not idempotent"
 
 
 def test_a_tap_receives_requests_and_responses(proxy, client):

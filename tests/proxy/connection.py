@@ -20,6 +20,7 @@ from tests.proxy.rules import (
     Partition,
     Refuse,
     Reset,
+    Rewrite,
     Slow,
     State,
     Swallow,
@@ -64,6 +65,7 @@ class _Pending:
     swallow: float | None = None
     late: bool = False
     tap: Tap | None = None
+    code: int | None = None
 
 
 class _Frames(asyncio.Protocol):
@@ -225,6 +227,8 @@ class Connection(_Frames):
                     pending.swallow = after
                 case Delay():
                     delay = seconds
+                case Rewrite(code=code):
+                    pending.code = code
                 case Tap():
                     pending.tap = fault if fault.answer else None
                     if not fault.answer:
@@ -247,6 +251,8 @@ class Connection(_Frames):
         if pending.swallow is not None:
             self._drop_answers = True
             self.proxy.loop.call_later(pending.swallow, self.reset)
+        if pending.code is not None:
+            frame = with_error(frame, pending.head, pending.code)
         if not self._drop_answers:
             self._answers.put(frame)
             self.proxy.answered(pending.api, pending.head)
@@ -326,6 +332,23 @@ class Connection(_Frames):
         self._held -= 1
         if self._held <= 0 and self._upstream is not None:
             self._upstream.close()
+
+
+def with_error(frame: bytes, request: bytes, code: int) -> bytes:
+    """Return the response to a Produce request with this error code instead of success, for its first partition.
+
+    librdkafka's requests have one partition.
+    """
+    version = struct.unpack_from(">h", request, 6)[0]
+    if version >= 9:  # flexible: tagged fields of the header, then lengths of one byte
+        at = 11 + frame[10] - 1
+        at += 1 + 4
+    else:
+        at = 14 + struct.unpack_from(">h", frame, 12)[0]
+        at += 4 + 4
+    if struct.unpack_from(">h", frame, at)[0]:
+        return frame
+    return frame[:at] + struct.pack(">h", code) + frame[at + 2 :]
 
 
 def transactional_id(frame: bytes) -> bytes:

@@ -76,6 +76,13 @@ class Tap:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Replace the success in the broker's response to a Produce request by this error code: the records were written."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """Deliver nothing, but keep the connections; data sent during the fault arrives when the rule is removed."""
 
@@ -94,7 +101,7 @@ class Slow:
     bytes_per_second: float
 
 
-Fault = Reset | Swallow | BlackHole | Delay | Hold | Tap
+Fault = Reset | Swallow | BlackHole | Delay | Hold | Tap | Rewrite
 State = Partition | Refuse | Slow
 
 

@@ -19,6 +19,7 @@ from tests.proxy import (
     Partition,
     Refuse,
     Reset,
+    Rewrite,
     Rule,
     Slow,
     Swallow,
@@ -644,7 +645,8 @@ def soak(stage):
     topic_config={"max.message.bytes": "4000"},
 )
 def verdicts(stage):
-    """Use short timeouts, no resends, and a broker that rejects requests now and then."""
+    """Use short timeouts, no resends, a broker that rejects requests now and then, and one that reports a retriable error
+    after it has written the records."""
     stage.ordered = False
     faults = [
         Rule(Swallow(0.1), api="Produce", chance=0.04),
@@ -652,6 +654,7 @@ def verdicts(stage):
         Rule(BlackHole(), api="Produce", chance=0.02),
         Rule(Delay(0.0, up_to=0.3), api="Produce", chance=0.05),
         Rule(Hold(0.05, up_to=1.5), api="Produce", chance=0.02),
+        Rule(Rewrite(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND), api="Produce", chance=0.2),
     ]
     config = {
         "message.timeout.ms": stage.chance.choice([800, 1500, 2500]),
