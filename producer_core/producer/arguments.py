@@ -75,6 +75,7 @@ def check(
     transport: Any,
     journal: Any,
     tracing: Any,
+    clock: Any,
 ) -> None:
     """Raise ConfigError for an argument of the producer with a wrong type or range."""
     if retry_config is not None and not isinstance(retry_config, RetryConfig):
@@ -123,6 +124,7 @@ def check(
             fix="For a journal on disk, pass journal_dir= with the path of a directory.",
         )
     _check_tracing(tracing)
+    check_function(clock, "clock", example="clock=time.time")
 
 
 def refuse_unknown(given: Collection[str], constructor: Callable[..., None]) -> None:
@@ -203,6 +205,21 @@ def check_timeout(value: Any, *, optional: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value) or value < 0:
         raise ConfigError(
             f"timeout={short_repr(value)} is not a number of seconds.", fix="For example, timeout=30."
+        )
+
+
+def check_function(value: Any, name: str, *, example: str) -> None:
+    """Raise ConfigError unless the value can be called."""
+    if not callable(value):
+        raise ConfigError(f"{name}={short_repr(value)} is not a function.", fix=f"For example, {example}.")
+
+
+def check_frame(frame: Any, topic: Any) -> None:
+    """Raise ConfigError if the arguments of `send_frame` are in the wrong order."""
+    if isinstance(frame, str) and not isinstance(topic, str):
+        raise ConfigError(
+            "send_frame takes the frame first, then the topic.",
+            fix=f"Call send_frame(frame, {short_repr(frame)}).",
         )
 
 

@@ -139,7 +139,7 @@ class ReliableKafkaProducer:
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
             journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id,
             alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
-            tracing=tracing,
+            tracing=tracing, clock=clock,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -358,6 +358,7 @@ class ReliableKafkaProducer:
 
         self._shutdown.check()
         self._engine.refuse_in_callback("send_frame()")
+        arguments.check_frame(frame, topic)
         self._components.check_topic(topic)
         return send_frame(
             self,
@@ -417,7 +418,7 @@ class ReliableKafkaProducer:
         inconclusive: Inconclusive = "keep",
         to_cluster: str | None = None,
     ) -> int:
-        """Send dead letters again, oldest first, and return how many the broker acknowledged.
+        """Send dead letters again, oldest first, and return how many the broker acknowledged or already had.
 
         A dead letter leaves the queue only when its own delivery report arrives; one that fails again stays, once. With a
         store the replay probes the topic for each dead letter that may already be there. A dead letter that is not found
@@ -460,6 +461,7 @@ class ReliableKafkaProducer:
 
         Until this call, or a restart, they become dead letters.
         """
+        arguments.check_topic_filter(topic, optional=False)
         return self.loss_monitor.resume_topic(topic)
 
     # status
@@ -587,6 +589,7 @@ class ReliableKafkaProducer:
 
     def add_health_alert_callback(self, callback: Callable[[dict[str, Any]], None]) -> None:
         """Call `callback` with each alert when it starts firing."""
+        arguments.check_function(callback, "callback", example="add_health_alert_callback(print)")
         self.health_monitor.add_alert_callback(callback)
 
     def monitor(self) -> Monitor:
@@ -611,6 +614,7 @@ class ReliableKafkaProducer:
 
     def add_statistics_listener(self, listener: Callable[[Mapping[str, Any]], None]) -> None:
         """Call this function with librdkafka's statistics, once a second on the poll thread: return quickly, never block."""
+        arguments.check_function(listener, "listener", example="add_statistics_listener(print)")
         self._engine.add_statistics_listener(listener)
 
     # closing

@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,8 @@ def publish(
     dead = DeadLetters(store)
     number = dead.count(where)
     if number:
-        options.confirm(f"Publish {filter_options.summary(dead, where, number)} to {to_topic}?", yes)
+        found = filter_options.summary(dead, where, number)
+        options.confirm(f"Publish {found} to {_target(to_topic, list(dead.count_by(where, 'topic')))}?", yes)
     address, chosen = options.client_settings(servers, settings, config_file)
     with _stopping() as stop, progress_bar.counter("Published") as report:
         done = topics.publish(
@@ -97,6 +98,12 @@ def publish(
         )
     output.emit(dataclasses.asdict(done)) if as_json else output.say(done.text)
     ctx.exit(INTERRUPTED if stop.is_set() and done.left else int(done.failed + done.left > 0))
+
+
+def _target(to_topic: str, topics: Sequence[str]) -> str:
+    if "{topic}" not in to_topic:
+        return to_topic
+    return filter_options.named_topics([to_topic.replace("{topic}", topic) for topic in topics])
 
 
 def _publishing_producer(servers: str, settings: Mapping[str, Any]) -> ReliableKafkaProducer:

@@ -120,7 +120,7 @@ def check_topic(settings: Mapping[str, Any], topic: str) -> None:
     """Raise BrokerUnreachable if no broker responds, ConfigError if the topic does not exist or cannot be read."""
     client_errors: list[KafkaError] = []
     with clients.reader(settings, {}, name="fetch", on_error=client_errors.append) as handle:
-        _described(handle, topic, client_errors)
+        _described(settings, handle, topic, client_errors)
 
 
 @dataclass
@@ -387,19 +387,24 @@ def _source_topic(
     settings: Mapping[str, Any], handle: Consumer, topic: str, client_errors: Sequence[KafkaError]
 ) -> tuple[SourceTopic, int]:
     """Return the topic with its ids, and the number of its partitions."""
-    described = _described(handle, topic, client_errors)
+    described = _described(settings, handle, topic, client_errors)
     cluster_id = clients.cluster_id(settings, topic, _REQUEST_TIMEOUT)
     if cluster_id is None:
         raise BrokerUnreachable("The brokers did not return a cluster id.")
     return SourceTopic(cluster_id, topic, _topic_id(settings, topic)), len(described.partitions)
 
 
-def _described(handle: Consumer, topic: str, client_errors: Sequence[KafkaError]) -> TopicMetadata:
+def _described(
+    settings: Mapping[str, Any], handle: Consumer, topic: str, client_errors: Sequence[KafkaError]
+) -> TopicMetadata:
     try:
         described = handle.list_topics(topic, timeout=_REQUEST_TIMEOUT).topics[topic]
     except KafkaException as error:
         cause = client_errors[-1] if client_errors else error.args[0]
-        raise BrokerUnreachable(f"No broker responded: {cause.str()}.") from error
+        raise BrokerUnreachable(
+            f"No broker responded at {settings.get('bootstrap.servers')}: {cause.str()}.",
+            fix="Check the address (-b) and the settings (--config). producer-core doctor shows details.",
+        ) from error
     if described.error is not None:
         raise ConfigError(f"{topic} cannot be read: {described.error.str()}.", fix="Check the topic name.")
     return described

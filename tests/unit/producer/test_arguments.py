@@ -198,6 +198,7 @@ def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reas
         ({"cluster_id": 5}, "id of a cluster"),
         ({"cluster_id": ""}, "id of a cluster"),
         ({"journal": 5}, "journal_dir="),
+        ({"clock": 5}, "clock=5 is not a function"),
         (
             {"retry_config": RetryConfig(retriable_errors=["NOPE"])},
             "retriable_errors: There is no error code",
@@ -208,6 +209,21 @@ def test_settings_that_only_the_client_checks_raise_a_config_error_with_its_reas
 def test_an_argument_of_a_wrong_type_raises_a_config_error(options, expected):
     with pytest.raises(ConfigError, match=expected):
         ReliableKafkaProducer("memory:1", **{"store": None, **options}, transport=InMemoryTransport)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda producer: producer.add_statistics_listener(5), "listener=5 is not a function"),
+        (lambda producer: producer.add_health_alert_callback(5), "callback=5 is not a function"),
+        (lambda producer: producer.go_on(5), "not a topic name"),
+        (lambda producer: producer.send_frame("orders", object()), r"send_frame\(frame, 'orders'\)"),
+    ],
+    ids=["listener", "callback", "topic", "frame"],
+)
+def test_a_call_with_a_wrong_argument_raises_a_config_error(producer, call, expected):
+    with pytest.raises(ConfigError, match=expected):
+        call(producer)
 
 
 def test_a_transport_that_cannot_be_called_raises_a_config_error():

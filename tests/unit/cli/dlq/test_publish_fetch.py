@@ -19,7 +19,7 @@ def test_publish_asks_for_confirmation_with_the_count(tmp_path):
     result = CliRunner().invoke(main, ["dlq", "publish", "--topic", "orders", *options])
 
     assert result.exit_code == 2
-    assert "Publish 1 dead letter of orders to {topic}-dlt?" in result.output
+    assert "Publish 1 dead letter of orders to orders-dlt?" in result.output
     assert DeadLetters(store).count(DeadLetterFilter()) == 1
 
 
