@@ -241,6 +241,10 @@ def _record(row: dict[str, Any], *, reveal: bool) -> dict[str, Any]:
     return record
 
 
+_OUTDATED_VERDICT = {"replaying": "(replaying)", "replayed": "(replayed)", "landed": "(on the topic)"}
+"""By state, what is shown instead of the verdict on the failure, which does not hold for a record that a replay has sent."""
+
+
 def _unchanged(text: str) -> str:
     return text
 
@@ -256,8 +260,7 @@ def _list(records: list[dict[str, Any]]) -> None:
             "topic": row["topic"],
             "key": output.shorten(row["key"] or "-", 24),
             "failed": output.ago(row["failed_at"]),
-            # the verdict on the failure does not hold while a replay has the record
-            "verdict": "(replaying)" if row["state"] == "replaying" else row["verdict"],
+            "verdict": _OUTDATED_VERDICT.get(row["state"], row["verdict"]),
             "code": row["code"],
             "error": output.shorten(row["source"] or row["error_text"], 60),
         }

@@ -20,14 +20,12 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
     """Return the state of the replay, one fact per line; unset options are left out."""
     from producer_core.replay import wording
 
-    done = operation.total - operation.left
-    share = f" ({100 * done / operation.total:.0f}%)" if operation.total else ""
     lines: list[tuple[str, str | int | None]] = [
         ("replay", operation.operation_id),
         ("state", f"{operation.state}: {wording.STATE_MEANINGS[operation.state]}"),
         ("created", f"{output.moment(operation.created_at)} by {operation.who} ({operation.origin})"),
         ("reason", operation.reason),
-        ("progress", f"{wording.done_of_total(operation)}{share}{_time_left(operation)}"),
+        ("progress", _progress(operation)),
         ("acknowledged", operation.acknowledged),
         ("already on the topic", operation.landed),
         ("failed again", operation.failed_again),
@@ -41,6 +39,17 @@ def facts(operation: Operation) -> list[tuple[str, str | int | None]]:
         ("message", operation.message and mask_text(operation.message)),
     ]
     return [(name, value) for name, value in lines if value is not None]
+
+
+def _progress(operation: Operation) -> str:
+    from producer_core.replay.wording import done_of_total
+
+    if operation.state == "cancelled":
+        sent = operation.acknowledged + operation.landed + operation.failed_again
+        return f"{sent:,} of {operation.total:,} before it was cancelled"
+    done = operation.total - operation.left
+    share = f" ({100 * done / operation.total:.0f}%)" if operation.total else ""
+    return f"{done_of_total(operation)}{share}{_time_left(operation)}"
 
 
 def _time_left(operation: Operation) -> str:

@@ -147,6 +147,27 @@ def test_dead_letters_in_a_replay_are_neither_missing_nor_safe_to_resend(store, 
     assert "(replaying)" in listed.stdout and "rejected" not in listed.stdout
 
 
+def test_a_replayed_record_is_listed_without_the_verdict_on_its_failure(store):
+    planned(store)
+    replay_runner(store, ScriptedSender(), clock=FakeClock(), interval=0.01).poll()
+
+    listed = run(store, "dlq", "list", "--state", "any")
+
+    assert "(replayed)" in listed.stdout
+    assert "rejected" not in listed.stdout
+
+
+def test_a_cancelled_replay_does_not_read_as_complete(store):
+    operation = planned(store)
+    replay.cancel(store, operation.operation_id, **BY)
+    replay_runner(store, ScriptedSender(), clock=FakeClock(), interval=0.01).poll()
+
+    shown = run(store, "replay", "status", operation.operation_id).stdout
+
+    assert "0 of 5 before it was cancelled" in shown
+    assert "100%" not in shown
+
+
 def test_a_dry_run_after_a_preflight_shows_its_findings(store):
     ready(store)
 
