@@ -273,4 +273,5 @@ def announcement(found: Headline) -> str:
     text = "".join(
         piece.text for piece in found.pieces if piece.page or not any(map(str.isdigit, piece.text))
     )
+    text = re.sub(r"[.](?:\s*[.])+", ".", text)  # a sentence that had only a number
     return re.sub(r"(^|[.] )[ ,]+(\w)", lambda found: found[1] + found[2].upper(), text)

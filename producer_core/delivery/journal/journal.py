@@ -208,8 +208,9 @@ class Journal:
                 self._buffered_bytes += size
             else:
                 self._segments.write(contents)
-                self._mapped = self._segments.mapped_end(self._max_bytes - self._segments.size)
-                self._reserved_below = self._folder.reserved_below
+                if self._segments.mapped:
+                    self._mapped = self._segments.mapped_end(self._max_bytes - self._segments.size)
+                    self._reserved_below = self._folder.reserved_below
         except OSError as error:
             raise self._journal_full(error) from error
         if last >= self._next:

@@ -121,6 +121,9 @@ class Segment:
 
     def add_one(self, seq: int, content: bytes) -> None:
         """Append one record, through memory if possible. OSError leaves the file unchanged."""
+        if self._maps_from == _NEVER:
+            self.add(((seq, content),))
+            return
         size = HEADER_SIZE + len(content)
         while (mapped := self._mapped_to(self.size + size)) is not None:
             if mapped.size >= self._next_index_offset:

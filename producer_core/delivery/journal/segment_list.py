@@ -45,7 +45,7 @@ class SegmentList:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._durable = durable
-        self._mapped = mapped
+        self.mapped = mapped
         self._segments: list[Segment] = []
         self._number = -1  # the highest number in a file name
         self._inactive_bytes = 0  # in all segments but the active one
@@ -65,7 +65,8 @@ class SegmentList:
 
     @property
     def size(self) -> int:
-        return self._inactive_bytes + (0 if self.active is None else self.active.size)
+        segments = self._segments  # without the property `active`, for speed
+        return self._inactive_bytes + (segments[-1].size if segments else 0)
 
     @property
     def active(self) -> Segment | None:
@@ -160,7 +161,7 @@ class SegmentList:
 
     def _segment(self, path: Path, *, create: bool = False) -> Segment:
         seed = self._folder.seed(path.name)
-        return Segment(path, seed, create=create, durable=self._durable, mapped=self._mapped)
+        return Segment(path, seed, create=create, durable=self._durable, mapped=self.mapped)
 
     def _writable_segment(self, seq: int) -> Segment:
         if self._segments:

@@ -201,6 +201,16 @@ def test_the_largest_group_is_called_most_only_above_half():
     assert "the largest group (3) on payments" in text and "most" not in text
 
 
+def test_an_announcement_has_no_empty_sentence():
+    pieces = tuple(
+        wording.HeadlinePart(text)
+        for text in ("Failing now on audit-log.", " 5 in 2 s", ". ", "See the dead letters")
+    )
+    found = wording.headline(HEALTHY)._replace(pieces=pieces)
+
+    assert wording.announcement(found) == "Failing now on audit-log. See the dead letters"
+
+
 def test_the_announcement_of_several_causes_is_a_sentence():
     policy = queries.Cause("payments", "A broker policy forbids the request.", 1, "def")
     text = wording.announcement(wording.headline(replace(HEALTHY, dead=4, causes=[TOO_LARGE, policy])))
