@@ -128,8 +128,11 @@ class DeadLetterQueue:
                 if topic in (None, dead_letter.topic)
             ]
 
-    def find(self, where: DeadLetterFilter, *, limit: int = 100, offset: int = 0) -> list[DeadLetter]:
+    def find(
+        self, where: DeadLetterFilter | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[DeadLetter]:
         """Return the matching dead letters, the latest failure first."""
+        where = where or DeadLetterFilter()
         found = [dead_letter for dead_letter in reversed(self.dead_letters()) if where.matches(dead_letter)]
         return found[offset : offset + limit]
 
@@ -148,12 +151,13 @@ class DeadLetterQueue:
         masked: bool = True,
     ) -> Any:
         """Return the matching dead letters as a data frame, the latest failure first, masked unless `masked=False`."""
-        dead_letters = self.find(where or DeadLetterFilter(), limit=limit)
+        dead_letters = self.find(where, limit=limit)
         sizes = [None if one.value is None else len(one.value) for one in dead_letters]
         return frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
 
-    def count(self, where: DeadLetterFilter) -> int:
-        return sum(map(where.matches, self.dead_letters()))
+    def count(self, where: DeadLetterFilter | None = None) -> int:
+        """Return the number of matching dead letters."""
+        return sum(map((where or DeadLetterFilter()).matches, self.dead_letters()))
 
     def remove(self, ids: Sequence[str]) -> int:
         """Remove these dead letters and return the number of those that were held."""

@@ -43,6 +43,22 @@ class StoreDeadLetterQueue:
         check_message_id(message_id)
         return self._backend.dead_letters().get(message_id)
 
+    def find(
+        self, where: DeadLetterFilter | None = None, *, limit: int = 100, offset: int = 0
+    ) -> list[DeadLetter]:
+        """Return the matching dead letters, the latest failure first, without their bodies (see `get`)."""
+        return self._backend.dead_letters().find(self._backend.own(where), limit=limit, offset=offset)
+
+    def count(self, where: DeadLetterFilter | None = None) -> int:
+        """Return the number of matching dead letters."""
+        return self._backend.dead_letters().count(self._backend.own(where, wait=False))
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def __bool__(self) -> bool:
+        return True  # as an object that is not a collection; `len` would ask the store
+
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """Return the causes of the dead letters, the most frequent first."""
         return self._backend.dead_letters().groups(self._backend.own(where), limit=limit)
