@@ -15,7 +15,11 @@ from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
-from producer_core._internal.schema_settings import SchemaSettings, pop_schema_settings
+from producer_core._internal.schema_settings import (
+    SchemaSettings,
+    pop_registry_settings,
+    pop_schema_settings,
+)
 from producer_core._internal.settings_file import read_settings
 from producer_core._internal.user_callbacks import short_repr
 from producer_core._internal.value_rejection import rejection, text_of
@@ -353,7 +357,7 @@ def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
 def librdkafka_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings under one name each: librdkafka's, or ours. Raise ConfigError for an unknown setting."""
     rest = dict(given)
-    own = _own_settings(rest)
+    own = _own_settings(rest) | pop_registry_settings(rest)
     return {**_translate(rest)[0], **own}
 
 

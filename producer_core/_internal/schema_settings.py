@@ -34,17 +34,22 @@ class SchemaSettings:
     ttl: float = float("inf")
 
 
+def pop_registry_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """Remove the settings of schemas, except the serializers, and return them with dots in their names."""
+    return {
+        dotted: given.pop(name)
+        for name in list(given)
+        if (dotted := name.replace("_", ".")).startswith(_PREFIX) or dotted in _OWN
+    }
+
+
 def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
     """Remove the settings of schemas, with dots or underscores, and return them; None without any.
 
     A serializer that is a function stays. Raise ConfigError for settings that contradict each other.
     """
     formats = _pop_formats(given)
-    found = {
-        dotted: given.pop(name)
-        for name in list(given)
-        if (dotted := name.replace("_", ".")).startswith(_PREFIX) or dotted in _OWN
-    }
+    found = pop_registry_settings(given)
     if not formats and not found:
         return None
     client = {name.removeprefix(_PREFIX): value for name, value in found.items() if name.startswith(_PREFIX)}

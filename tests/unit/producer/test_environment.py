@@ -48,6 +48,18 @@ def test_arguments_take_precedence_over_variables_and_these_over_the_file(monkey
         )
 
 
+def test_the_settings_of_schemas_are_client_settings(monkeypatch):
+    environment = {
+        "PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",
+        "PRODUCER_CORE_VALUE_SERIALIZER": "avro",
+        "PRODUCER_CORE_AUTO_REGISTER_SCHEMAS": "false",
+    }
+    with from_env(monkeypatch, environment) as producer:
+        assert producer.config.schemas.formats == {"value": "avro"}
+        assert producer.config.schemas.client["url"] == "http://127.0.0.1:9"
+        assert not producer.config.schemas.auto_register
+
+
 def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path):
     (tmp_path / "password").write_text("from-a-file\n")
 
