@@ -132,6 +132,7 @@ def test_the_wheel_has_complete_metadata(files):
         "broker",
         "spark",
         "prometheus",
+        "otel",
         "schemas",
         "run",
         "all",
