@@ -94,6 +94,8 @@ def manifest_of(source: Path | str, *, no_manifest: bool = False) -> Manifest | 
         )
     if manifest is not None and manifest.masked:
         raise masked_file(source)
+    if no_manifest:
+        next(read(source, format_of(source)), None)  # the first records tell whether the file is masked
     return manifest
 
 

@@ -36,14 +36,17 @@ def test_the_commands_export_and_import_a_selection(store, tmp_path):
     assert json.loads(done.stdout)["new"] == 3
 
 
-def test_the_import_command_explains_the_rejection_of_a_masked_file(store, tmp_path):
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("option", ["--yes", "--no-manifest"])
+def test_the_import_command_rejects_a_masked_file_before_it_creates_a_store(store, tmp_path, name, option):
     add_dead_letters(store, 1)
-    run("dlq", "export", tmp_path / "a.jsonl", "--masked", "--store", store.path)
+    run("dlq", "export", tmp_path / name, "--masked", "--store", store.path)
 
-    result = run("dlq", "import", tmp_path / "a.jsonl", "--yes", "--store", store.path)
+    result = run("dlq", "import", tmp_path / name, "--yes", option, "--store", tmp_path / "new.duckdb")
 
     assert result.exit_code == 2
     assert "cannot be imported" in result.output
+    assert not (tmp_path / "new.duckdb").exists()
 
 
 @pytest.mark.slow
