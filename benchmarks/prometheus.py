@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.frame import Bench, Case, Outcome, Runs, at_least, at_most, main, markdown, spread, times
 from benchmarks.guarantees import message
+from benchmarks.recording import send_for, warm_up
 from benchmarks.stage import KINDS
 
 QUESTION = "What do the metrics for Prometheus cost a producer, and how long does a scrape take?"
@@ -47,19 +48,9 @@ def sending(*, scraped: bool, seconds: float, servers: str, topic: str) -> dict[
     values = [message(number) for number in range(10_000)]
     with tempfile.TemporaryDirectory() as folder:
         with ReliableKafkaProducer(servers, store=Path(folder) / "store.duckdb") as producer:
-            for number in range(1_000):
-                producer.send_message(topic, values[number], "warm")
-            producer.flush(60)
+            warm_up(producer, topic, values)
             with _scraped(producer, scraped):
-                started, cpu, count = time.perf_counter(), time.process_time(), 0
-                end = started + seconds
-                while time.perf_counter() < end:
-                    for place in range(1_000):
-                        producer.send_message(topic, values[place], f"key-{place}")
-                    count += 1_000
-                producer.flush(120)
-                took, spent = time.perf_counter() - started, time.process_time() - cpu
-    return {"rate": count / took, "cpu": 1e6 * spent / count}
+                return send_for(producer, topic, values, seconds)
 
 
 @contextmanager

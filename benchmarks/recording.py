@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,17 +121,27 @@ def flat_out(*, store: str, seconds: float, servers: str, topic: str) -> dict[st
 
     values = [message(number) for number in range(10_000)]
     with ReliableKafkaProducer(servers, store=store) as producer:
-        for number in range(1_000):
-            producer.send_message(topic, values[number], "warm")
-        producer.flush(60)
-        started, cpu, count = time.perf_counter(), time.process_time(), 0
-        end = started + seconds
-        while time.perf_counter() < end:
-            for place in range(1_000):
-                producer.send_message(topic, values[place], f"key-{place}")
-            count += 1_000
-        producer.flush(120)
-        took, spent = time.perf_counter() - started, time.process_time() - cpu
+        warm_up(producer, topic, values)
+        return send_for(producer, topic, values, seconds)
+
+
+def warm_up(producer: Any, topic: str, values: Sequence[Any]) -> None:
+    """Send a thousand messages and wait for them, so that the measurement begins with open connections."""
+    for number in range(1_000):
+        producer.send_message(topic, values[number], "warm")
+    producer.flush(60)
+
+
+def send_for(producer: Any, topic: str, values: Sequence[Any], seconds: float) -> dict[str, float]:
+    """Send for this time, flush, and return messages per second and microseconds of CPU time per message."""
+    started, cpu, count = time.perf_counter(), time.process_time(), 0
+    end = started + seconds
+    while time.perf_counter() < end:
+        for place in range(1_000):
+            producer.send_message(topic, values[place], f"key-{place}")
+        count += 1_000
+    producer.flush(120)
+    took, spent = time.perf_counter() - started, time.process_time() - cpu
     return {"rate": count / took, "cpu": 1e6 * spent / count}
 
 

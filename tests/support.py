@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,3 +21,10 @@ def eventually(check: Callable[[], T], timeout: float = 60.0, every: float = 0.0
             raise AssertionError(f"not within {timeout} s; last answer: {answer!r}")
         time.sleep(every)
     return answer
+
+
+def copied_store(path: Path, folder: Path) -> Path:
+    """Copy a store with its generation, so that the copy does not count as restored, and return the path of the copy."""
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, folder)
+    return folder / path.name

@@ -628,9 +628,9 @@ class ReliableKafkaProducer:
         """Stop accepting messages, wait for pending ones, then keep the rest, all within `timeout` seconds.
 
         A fifth of the time (half of it while no broker is connected), at most 2 s, is reserved for keeping the rest. Close
-        exceeds the timeout only while a slow disk writes dead letters; it does not wait longer for a callback that blocks. In
-        a callback, close continues in another thread and returns the report so far. With a journal the rest stays there and is sent at
-        the next start; without one it becomes dead letters. Further calls return the same report.
+        exceeds the timeout only while a slow disk writes dead letters; it does not wait longer for a callback that blocks.
+        With a journal the rest stays there and is sent at the next start; without one it becomes dead letters. Further
+        calls return the same report. In a callback, close continues in another thread and returns the report so far.
         """
         arguments.check_timeout(timeout)
         return self._shutdown.close(timeout)

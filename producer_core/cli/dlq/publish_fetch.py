@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from producer_core.cli.lazy_group import INTERRUPTED
 from producer_core.cli.send import progress_bar
 
 if TYPE_CHECKING:
+    from producer_core.dlq import DeadLetterFilter, DeadLetters
     from producer_core.dlq.topics import FetchSummary, WrittenDialect
     from producer_core.producer.producer import ReliableKafkaProducer
 
@@ -80,7 +81,7 @@ def publish(
     number = dead.count(where)
     if number:
         found = filter_options.summary(dead, where, number)
-        options.confirm(f"Publish {found} to {_target(to_topic, list(dead.count_by(where, 'topic')))}?", yes)
+        options.confirm(f"Publish {found} to {_target(to_topic, dead, where)}?", yes)
     address, chosen = options.client_settings(servers, settings, config_file)
     with _stopping() as stop, progress_bar.counter("Published") as report:
         done = topics.publish(
@@ -100,9 +101,10 @@ def publish(
     ctx.exit(INTERRUPTED if stop.is_set() and done.left else int(done.failed + done.left > 0))
 
 
-def _target(to_topic: str, topics: Sequence[str]) -> str:
+def _target(to_topic: str, dead: DeadLetters, where: DeadLetterFilter) -> str:
     if "{topic}" not in to_topic:
         return to_topic
+    topics = dead.count_by(where, "topic")
     return filter_options.named_topics([to_topic.replace("{topic}", topic) for topic in topics])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import time
 
@@ -22,7 +21,7 @@ from producer_core.errors import ConfigError
 from producer_core.store import Store
 from producer_core.store.queries import queries
 from tests.fixtures.replays import add_dead_letters, dead_letter, write_heartbeat
-from tests.support import ROOT
+from tests.support import ROOT, copied_store
 
 ANY = DeadLetterFilter()
 WHO = {"who": "ann", "origin": "python"}
@@ -38,9 +37,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def store(template, tmp_path):
-    for file in template.parent.glob("store.duckdb*"):  # with its generation: it is no restored copy
-        shutil.copy(file, tmp_path)
-    opened = Store.open(tmp_path / "store.duckdb")
+    opened = Store.open(copied_store(template, tmp_path))
     write_heartbeat(opened, time.time())
     return opened
 
