@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.errors import ProducerClosed as ProducerClosed
     from producer_core.errors import ProducerError as ProducerError
     from producer_core.errors import QueueFull as QueueFull
+    from producer_core.errors import RateLimited as RateLimited
     from producer_core.errors import ReplayError as ReplayError
     from producer_core.errors import SchemaUnavailable as SchemaUnavailable
     from producer_core.errors import StoreError as StoreError
@@ -98,6 +99,7 @@ _MODULES = {
     "ProducerClosed": "errors",
     "ProducerError": "errors",
     "QueueFull": "errors",
+    "RateLimited": "errors",
     "ReliableKafkaProducer": "producer.producer",
     "ReplayError": "errors",
     "RetryConfig": "config",

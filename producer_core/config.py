@@ -15,6 +15,7 @@ from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
+from producer_core._internal.rate_settings import RATE_SETTINGS, RateLimits, rate_limits
 from producer_core._internal.schema_settings import (
     SchemaSettings,
     pop_registry_settings,
@@ -80,7 +81,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """Names whose librdkafka spelling needs more than dots for underscores: Kafka's, kafka-python's, and aliases."""
 
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
-_OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer")
+_OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer", *RATE_SETTINGS)
 _CONNECTION = (
     "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
     "socket.", "broker.address.", "client.dns.", "reconnect.",
@@ -167,6 +168,7 @@ class ClientConfig:
     key_serializer: Callable[..., bytes | None] | None = None
     explicit: frozenset[str] = frozenset()
     schemas: SchemaSettings | None = None
+    rate_limits: RateLimits | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -242,11 +244,12 @@ def client_config(
     _check_serializers(own)
     return ClientConfig(
         MappingProxyType(chosen),
-        max_block=_block_seconds(own.get("max_block_ms", 60_000)),
+        max_block=block_seconds(own.get("max_block_ms", 60_000)),
         value_serializer=own.get("value_serializer"),
         key_serializer=own.get("key_serializer"),
         explicit=frozenset(explicit),
         schemas=schemas,
+        rate_limits=rate_limits(own),
     )
 
 
@@ -541,7 +544,8 @@ def _check(chosen: Mapping[str, Any]) -> None:
         )
 
 
-def _block_seconds(milliseconds: Any) -> float:
+def block_seconds(milliseconds: Any) -> float:
+    """Return `max_block_ms` in seconds. Raise ConfigError for a value that is not valid."""
     if isinstance(milliseconds, str) and milliseconds.strip().isdigit():  # from a file or the environment
         milliseconds = int(milliseconds)
     if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds >= 0:

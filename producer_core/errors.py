@@ -7,6 +7,7 @@ ProducerError
 │   ├── InvalidMessage          the message can never be sent in its present form
 │   ├── SchemaUnavailable       the schema registry did not provide the schema of the message
 │   ├── QueueFull               the queue had no room within `max_block_ms`
+│   │   └── RateLimited         the rate limit would have delayed the message for longer than `max_block_ms`
 │   ├── ProducerClosed          the producer was closed
 │   ├── ForkedProducer          the producer belongs to the parent process
 │   └── Fenced                  another process has taken over the transactional id
@@ -75,6 +76,15 @@ class SchemaUnavailable(NotAccepted):
 
 class QueueFull(NotAccepted):
     """The queue had no room for the message in time. The broker is unreachable, or slower than the application."""
+
+
+class RateLimited(QueueFull):
+    """The rate limit would delay the message for longer than it may wait."""
+
+    def __init__(self, message: str = "", *, fix: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message, fix=fix)
+        self.retry_after = retry_after
+        """Seconds until the limit has room for the message, if no other message is sent before."""
 
 
 class ProducerClosed(NotAccepted):

@@ -72,6 +72,7 @@ class DeliveryEngine:
         saturated: Callable[[], bool],
         lost_on: Callable[[str, float], bool],
     ) -> None:
+        self.on_resend: Callable[[Delivery], None] | None = None  # called before each resend, if set
         self._settled = Wakeup()
         self._statistics_within = settings.client.statistics_interval + _STATISTICS_DELAY
         self._hooks = HookDispatcher(hooks)
@@ -124,6 +125,8 @@ class DeliveryEngine:
         self._failure_handler.failed(delivery, error, message)
 
     def _due(self, delivery: Delivery) -> None:
+        if self.on_resend is not None:
+            self.on_resend(delivery)
         self._failure_handler.due(delivery)
 
     def _probe_recovered(self, delivery: Delivery) -> bool:
@@ -185,9 +188,14 @@ class DeliveryEngine:
 
     # waiting
 
+    @property
+    def in_callback(self) -> bool:
+        """Whether the calling thread runs a delivery callback, which must not wait."""
+        return self._hooks.calling
+
     def refuse_in_callback(self, call: str) -> None:
         """Raise ProducerError in a delivery callback of this producer, where a wait for reports would never end."""
-        if self._hooks.calling:
+        if self.in_callback:
             raise ProducerError(
                 f"{call} was called in a delivery callback. It waits for delivery reports, and these wait for the callback.",
                 fix="Call it on another thread, for example after a threading.Event that the callback sets.",

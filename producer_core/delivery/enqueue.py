@@ -41,7 +41,7 @@ class Enqueuer(Protocol):
 
     @property
     def transport(self) -> Transport: ...
-    def accept(self, delivery: Delivery) -> bool: ...
+    def accept(self, delivery: Delivery, max_block: float | None = None) -> bool: ...
     def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]: ...
     def resend(self, delivery: Delivery) -> None: ...
 
@@ -88,8 +88,11 @@ class MessageEnqueuer:
 
     # one message
 
-    def accept(self, delivery: Delivery) -> bool:
-        """Accept a message; return False for a duplicate of an acknowledged one. Raises QueueFull after `max_block`."""
+    def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
+        """Accept a message; return False for a duplicate of an acknowledged one.
+
+        Raise QueueFull without room for `max_block` seconds; None means the setting `max_block_ms`.
+        """
         now = self._clock()
         if 0 <= now - self._now < _TIME_RESOLUTION:
             now = self._now
@@ -107,7 +110,7 @@ class MessageEnqueuer:
             except BaseException:
                 self._duplicates.release(delivery)
                 raise
-        deadline = time.monotonic() + self._max_block
+        deadline = time.monotonic() + (self._max_block if max_block is None else max_block)
         if claim is _PENDING:
             claim = self._claim_or_wait(delivery, deadline)
         return self._accept_claimed(delivery, claim, deadline)
@@ -334,7 +337,7 @@ class MessageEnqueuer:
         self._settled.wait(min(left, 0.1))
 
     def _why_full(self) -> str:
-        timeout = f"The queue is still full after {self._max_block:g} s"
+        timeout = "The queue is still full after max_block_ms"
         if self._saturated():
             return (
                 f"{timeout}: no store, spill file or journal can accept a dead letter. Free up disk space or release the "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
@@ -19,6 +22,8 @@ from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.duplicate_check import DuplicateCheck, read_gaps
 from producer_core.delivery.engine import DeliveryEngine
+from producer_core.delivery.flow_control.rate_limited_enqueuer import RateLimitedEnqueuer
+from producer_core.delivery.flow_control.rate_limiter import RateLimiter
 from producer_core.delivery.loss_detection import AckedLogMonitor, KafkaBrokerQueries
 from producer_core.delivery.reports import CloseReport
 from producer_core.errors import ConfigError, InvalidMessage
@@ -39,6 +44,10 @@ if TYPE_CHECKING:
     from producer_core.producer.tracing import MessageTracer
     from producer_core.replay.strategy import ReplayStrategy
 
+T = TypeVar("T")
+
+_ASYNC_THREADS = 4
+"""Threads on which `send_async` waits for a rate limit. More would not send faster."""
 _MIN_STEP_S = 0.2
 """Seconds that each step of a close gets after the timeout has passed."""
 _STORE_AT_LEAST, _STORE_AT_MOST = 1.0, 10.0
@@ -85,6 +94,8 @@ class Components:
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice
+            self._async_threads: ThreadPoolExecutor | None = None  # None: those of the event loop
+            self.rate_limiter = self._make_rate_limiter()
             self.enqueuer = self._enqueuer()
             self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
@@ -125,8 +136,33 @@ class Components:
         provider = None if self._options.tracing is True else self._options.tracing
         return MessageTracer(provider, self._options.client, cluster=self.known_cluster)
 
+    def _make_rate_limiter(self) -> RateLimiter | None:
+        limits = self._options.client.rate_limits
+        return None if limits is None else RateLimiter(limits)
+
     def _enqueuer(self) -> Enqueuer:
-        """Return the object that accepts messages. Only a traced producer has the step that traces them."""
+        """Return the object that accepts messages. A producer has only the steps for the features that it uses."""
+        enqueuer = self._traced_enqueuer()
+        if self.rate_limiter is None:
+            return enqueuer
+        self.engine.on_resend = self.rate_limiter.charge
+        self._async_threads = ThreadPoolExecutor(_ASYNC_THREADS, thread_name_prefix="producer-send-async")
+        return RateLimitedEnqueuer(
+            enqueuer,
+            self.rate_limiter,
+            max_block=self._options.client.max_block,
+            in_callback=lambda: self.engine.in_callback,
+        )
+
+    async def run_in_thread(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
+        """Run a function on another thread, as `asyncio.to_thread` does.
+
+        With rate limits it runs on the producer's own threads: calls that wait do not occupy the loop's.
+        """
+        call = functools.partial(contextvars.copy_context().run, function, *arguments, **keywords)
+        return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
+
+    def _traced_enqueuer(self) -> Enqueuer:
         enqueuer = self.engine.enqueuer
         if self.tracer is None:
             return enqueuer
@@ -168,6 +204,10 @@ class Components:
 
     def _finish(self, timeout: float) -> CloseReport:
         deadline = Deadline(timeout)
+        if self.rate_limiter is not None:
+            self.rate_limiter.stop()
+        if self._async_threads is not None:
+            self._async_threads.shutdown(wait=False, cancel_futures=False)
         self.health_monitor.stop(deadline.left(at_least=_MIN_STEP_S, at_most=5.0))
         self.dead_letter_backend.stop_replays(deadline.left(at_least=_MIN_STEP_S, at_most=15.0))
         if self._cluster_id is None and self.topics and self.engine.connection.error is None:

@@ -20,6 +20,7 @@ from producer_core.alerts.routes import AlertFunction, given_routes
 from producer_core.config import (
     DEFAULT_SERVERS,
     RetryConfig,
+    block_seconds,
     client_config,
     librdkafka_settings,
     servers_and_settings,
@@ -34,7 +35,7 @@ from producer_core.delivery.prober import OnAmbiguous
 from producer_core.delivery.reports import CloseReport, DeliveryReport, ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.transport import TransportFactory
-from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted
+from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted, QueueFull
 from producer_core.events import DeadLetter, Hook
 from producer_core.kafka.schemas.serializers import JSON_AND_TEXT
 from producer_core.messages import (
@@ -202,14 +203,15 @@ class ReliableKafkaProducer:
         dedup_key: str | None = None,
         on_delivery: Callable[[DeliveryReport], None] | None = None,
         value_serializer: Callable[..., bytes | None] | None = None,
+        max_block_ms: float | None = None,
     ) -> str | None:
         """Accept a message and return its id, or None for a confirmed duplicate.
 
         Bytes pass through, None is a tombstone, everything else is written as JSON, or by `value_serializer`, a function
         of the value or of the value and confluent-kafka's SerializationContext. `callback(ok, message, report_or_error)`
         and `on_delivery(report)` are called once, when the message is settled, on one of the producer's threads. Raise
-        InvalidMessage for a message that can never be sent, QueueFull if there is no room within `max_block_ms`,
-        SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after close(). A message that
+        InvalidMessage for a message that can never be sent, QueueFull if there is no room within `max_block_ms` (default: the
+        setting of this name), RateLimited if a rate limit would delay the message for longer, SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after close(). A message that
         the broker rejects becomes a dead letter instead.
         """
         if dedup_key is not None and self.deduplicator is None:
@@ -230,7 +232,21 @@ class ReliableKafkaProducer:
                 )
             else:
                 delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
-        return f"{self._ids.prefix}{delivery.seq}" if self._enqueuer.accept(delivery) else None
+        accept = self._enqueuer.accept
+        accepted = accept(delivery) if max_block_ms is None else accept(delivery, block_seconds(max_block_ms))
+        return f"{self._ids.prefix}{delivery.seq}" if accepted else None
+
+    def try_send(self, topic: str, value: Any, key: Any = None, **options: Any) -> bool:
+        """Send a message if that is possible without a wait for room or for a rate limit.
+
+        Return False if it is not: the message is not accepted. `options` are those of `send_message`, which also lists the
+        errors.
+        """
+        try:
+            self.send_message(topic, value, key, **options, max_block_ms=0)
+        except QueueFull:
+            return False
+        return True
 
     def _delivery(
         self,
@@ -281,7 +297,7 @@ class ReliableKafkaProducer:
         def report_done(report: DeliveryReport) -> None:
             loop.call_soon_threadsafe(_resolve, done, report)
 
-        message_id = await asyncio.to_thread(
+        message_id = await self._components.run_in_thread(
             self.send_message, topic, value, key, on_delivery=report_done, **options
         )
         if message_id is None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol, TypedDict
 
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+from producer_core.delivery.flow_control.rate_limiter import RateLimiter
 from producer_core.delivery.retry import RetryManager
 from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
 from producer_core.metrics.histogram import quantiles
@@ -23,6 +24,7 @@ class StatsSource(Protocol):
     metrics: Metrics
     deduplicator: MessageDeduplicator | None
     retry_manager: RetryManager
+    rate_limiter: RateLimiter | None
 
     @property
     def elapsed(self) -> float: ...
@@ -116,6 +118,8 @@ def producer_stats(producer: StatsSource) -> ProducerStats:
         stats["latency_stats"] = _latency_stats(snapshot)
     if producer.deduplicator is not None:
         stats["deduplication_stats"] = producer.deduplicator.get_stats()
+    if producer.rate_limiter is not None:
+        stats["rate_limit_stats"] = producer.rate_limiter.get_stats()
     return stats
 
 

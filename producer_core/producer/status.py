@@ -23,6 +23,7 @@ class ProducerStatus:
         self.metrics = components.metrics
         self.deduplicator = components.deduplicator
         self.retry_manager = components.engine.retry_manager
+        self.rate_limiter = components.rate_limiter
 
     @property
     def _backend(self) -> DeadLetterBackend:

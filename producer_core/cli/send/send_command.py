@@ -103,6 +103,9 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option("--schema-registry", metavar="URL", help="Address of the schema registry.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Send at most N rows.")
 @click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Send at most N rows a second."
+)
+@click.option(
     "--skip",
     type=click.IntRange(min=0),
     default=0,
@@ -168,6 +171,7 @@ def send(
     value_schema: Path | None,
     schema_registry: str | None,
     limit: int | None,
+    rate: float | None,
     skip: int,
     partition: int | None,
     headers: tuple[tuple[str, str], ...],
@@ -203,6 +207,8 @@ def send(
     with contextlib.closing(rows), contextlib.ExitStack() as stack:
         addresses, config = options.client_settings(servers, settings, config_file)
         config = with_schema_options(config, value_schema, schema_registry)
+        if rate is not None:
+            config = {**config, "max_messages_per_second": rate}
         rows_schema = describe(client_config(addresses, config).schemas)
         found = send_run.check_cluster(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait

@@ -36,6 +36,7 @@ from producer_core.errors import (
     OtherCluster,
     ProducerError,
     QueueFull,
+    RateLimited,
     SchemaUnavailable,
     StoreFull,
     StoreLocked,
@@ -51,6 +52,8 @@ from producer_core.store.paths import check_writable
 
 _BLOCK_MS = 500
 """How long one call of `send_message` waits for room in the queue. A signal is handled between two calls."""
+_MAX_PAUSE_S = 0.2
+"""Seconds after which a row that waits for the rate limit notices an interrupt."""
 
 _PROBLEMS_SHOWN = 3
 
@@ -381,10 +384,13 @@ class SendRun:
                         headers=self._options.headers, partition=self._options.partition,
                         dedup_key=self._dedup_key(row) if self._options.dedup else None,
                     )  # fmt: skip
+                except RateLimited as error:
+                    threading.Event().wait(min(error.retry_after, _MAX_PAUSE_S))
                 except QueueFull:
-                    continue
-                self.state.accepted += 1
-                return True
+                    pass
+                else:
+                    self.state.accepted += 1
+                    return True
         except InvalidMessage as error:
             if self._options.strict:
                 self._stop_at(row.position, str(error))

@@ -26,13 +26,13 @@ class TracingEnqueuer:
     def transport(self) -> Transport:
         return self._enqueuer.transport
 
-    def accept(self, delivery: Delivery) -> bool:
+    def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
         if self._joins_batch(delivery):
-            return self._enqueuer.accept(delivery)
+            return self._enqueuer.accept(delivery, max_block)
         self._tracer.begin(delivery)
         span = delivery.span
         try:
-            accepted = self._enqueuer.accept(delivery)
+            accepted = self._enqueuer.accept(delivery, max_block)
         except BaseException as error:
             if span is not None:
                 span.not_accepted(error)

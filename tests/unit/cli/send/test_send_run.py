@@ -328,6 +328,14 @@ def test_a_strict_stop_counts_only_the_blank_lines_before_it_and_uses_the_singul
 
 
 @pytest.mark.slow
+def test_a_rate_below_one_row_per_call_delays_the_rows_and_sends_each_once(send, tmp_path):
+    """Two rows a second are further apart than the 0.5 s that one call waits."""
+    result = send("--rate", "1.5", "-X", "rate_limit_burst_ms=0", "--no-store", "--json")
+
+    assert json.loads(result.output)["acknowledged"] == 2
+    assert result.exit_code == 1  # one row of the file is malformed
+
+
 def test_a_skip_beyond_the_last_line_is_reported(send):
     done = send("--skip", "99")
 

@@ -193,7 +193,7 @@ def test_the_description_of_an_error_is_masked(traced):
     assert traced.only.attributes["producer_core.outcome"] == "not_accepted"
 
 
-def refuse(delivery):
+def refuse(delivery, max_block=None):
     raise InvalidMessage("cannot reach kafka://user:s3cret@broker:9092")
 
 

@@ -1,0 +1,1 @@
+"""Limit what the producer sends: by rate."""

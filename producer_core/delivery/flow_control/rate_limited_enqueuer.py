@@ -1,0 +1,90 @@
+"""Limit the rate of accepted messages. A producer without rate limits does not have this step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.flow_control.rate_limiter import RateLimiter
+from producer_core.errors import ProducerError
+
+if TYPE_CHECKING:
+    from producer_core.delivery.enqueue import Enqueuer
+    from producer_core.delivery.transport import Transport
+
+
+class RateLimitedEnqueuer:
+    """Has the methods of `MessageEnqueuer` with which messages are sent, and waits for the rate limiter before each.
+
+    `max_block` is in seconds and covers both waits. `in_callback` returns whether the calling thread must not wait.
+    """
+
+    def __init__(
+        self,
+        enqueuer: Enqueuer,
+        limiter: RateLimiter,
+        *,
+        max_block: float,
+        in_callback: Callable[[], bool],
+    ) -> None:
+        self._enqueuer = enqueuer
+        self._limiter = limiter
+        self._max_block = max_block
+        self._in_callback = in_callback
+
+    @property
+    def transport(self) -> Transport:
+        return self._enqueuer.transport
+
+    def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
+        left = self._max_block if max_block is None else max_block
+        waited = self._limiter.acquire(delivery, min(left, self._max_wait()))
+        accepted = False
+        try:
+            accepted = self._enqueuer.accept(delivery, left - waited)
+        finally:
+            if not accepted:
+                self._limiter.give_back(delivery)
+        return accepted
+
+    def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        """Accept the messages of a batch, together as far as the limits let them through without a wait."""
+        results: list[bool | ProducerError] = []
+        ready: list[Delivery] = []
+
+        def accept_ready() -> None:
+            results.extend(self._accept_together(ready))
+            ready.clear()
+
+        for delivery in deliveries:
+            try:
+                self._limiter.acquire(delivery, self._max_wait(), before_wait=accept_ready)
+            except ProducerError as error:
+                accept_ready()
+                results.append(error)
+            else:
+                ready.append(delivery)
+        accept_ready()
+        return results
+
+    def _accept_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+        if not deliveries:
+            return []
+        results = self._enqueuer.accept_many(deliveries)
+        for delivery, result in zip(deliveries, results, strict=True):
+            if result is not True:
+                self._limiter.give_back(delivery)
+        return results
+
+    def resend(self, delivery: Delivery) -> None:
+        """Send a dead letter again, at the rate of all other messages."""
+        self._limiter.acquire(delivery, self._max_wait())
+        try:
+            self._enqueuer.resend(delivery)
+        except BaseException:
+            self._limiter.give_back(delivery)
+            raise
+
+    def _max_wait(self) -> float:
+        return 0.0 if self._in_callback() else self._max_block

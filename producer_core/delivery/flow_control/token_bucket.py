@@ -1,0 +1,36 @@
+"""A token bucket whose tokens can be reserved for a later time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class TokenBucket:
+    """Reserves tokens. `rate` is in tokens per second; the bucket holds `burst` seconds of tokens and starts full.
+
+    The bucket stores the time at which it will be full again, as the generic cell rate algorithm does (ITU-T I.371). In
+    every interval of `t` seconds it grants at most `rate * (t + burst)` tokens and one request more. Not thread-safe.
+    """
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._seconds_per_token = 1 / rate
+        self._burst = burst
+        self._full_at = 0.0
+
+    def ready_at(self, tokens: float, now: float) -> float:
+        """Return the earliest time at which the bucket can grant these tokens. A larger request needs a full bucket."""
+        needed = min(tokens * self._seconds_per_token, self._burst)
+        return max(now, self._full_at + needed - self._burst)
+
+    def take(self, tokens: float, at: float) -> None:
+        """Take tokens at a time that `ready_at` returned. At an earlier time the bucket goes into debt."""
+        self._full_at = max(self._full_at, at) + tokens * self._seconds_per_token
+
+    def give_back(self, tokens: float) -> None:
+        """Return tokens that were not used."""
+        self._full_at -= tokens * self._seconds_per_token
+
+
+def ready_together(buckets: Sequence[tuple[TokenBucket, float]], now: float) -> float:
+    """Return the earliest time at which each bucket can grant its tokens."""
+    return max((bucket.ready_at(tokens, now) for bucket, tokens in buckets), default=now)

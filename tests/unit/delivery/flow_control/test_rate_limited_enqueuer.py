@@ -1,0 +1,201 @@
+"""A producer with rate limits: every way to send waits, and nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+
+from producer_core import QueueFull, RateLimited
+from producer_core.errors import ConfigError, ProducerClosed
+from tests.fixtures.enqueueing import counts, memory_producer, quick_producer
+from tests.support import eventually
+
+SLOW = {"max_messages_per_second": 0.001}
+"""One message, then none for 1,000 seconds."""
+
+
+def stats(producer):
+    return producer.get_stats()["rate_limit_stats"]
+
+
+def test_messages_above_the_rate_wait_and_are_all_delivered():
+    producer, _ = quick_producer(config={"max_messages_per_second": 500, "rate_limit_burst_ms": 0})
+    for number in range(21):
+        producer.send_message("orders", {"n": number})
+    producer.flush(5)
+
+    assert producer.get_stats()["messages_sent"] == 21
+    assert stats(producer)["delayed_messages"] + stats(producer)["refused_messages"] <= 20
+    assert stats(producer)["refused_messages"] == 0
+    producer.close()
+
+
+def test_a_message_that_would_wait_longer_than_max_block_ms_is_refused_at_once():
+    producer, _ = quick_producer(config=SLOW)
+    producer.send_message("orders", b"1")
+
+    with pytest.raises(RateLimited, match=r"rate limit of the producer.*max_block_ms") as refused:
+        producer.send_message("orders", b"2")
+    assert refused.value.retry_after > 60
+    assert producer.close().acknowledged == 1
+
+
+def test_try_send_says_whether_the_message_was_accepted():
+    producer, _ = quick_producer(config={"max_messages_per_second": {"orders": 0.001}})
+
+    assert producer.try_send("orders", b"1")
+    assert not producer.try_send("orders", b"2")
+    assert producer.try_send("payments", b"3")
+    assert producer.close().acknowledged == 2
+
+
+def test_try_send_does_not_wait_for_a_full_queue():
+    producer, transport = quick_producer(lambda delivery: "hold", memory={"capacity": 1})
+    assert producer.try_send("orders", b"1")
+    eventually(lambda: transport.held == 1)
+
+    assert not producer.try_send("orders", b"2")
+    with pytest.raises(QueueFull):
+        producer.send_message("orders", b"3", max_block_ms=5)
+    transport.release()
+    assert producer.close().acknowledged == 1
+
+
+def test_max_block_ms_of_a_call_is_checked():
+    producer, _ = quick_producer()
+    with pytest.raises(ConfigError, match="max_block_ms=-1"):
+        producer.send_message("orders", b"1", max_block_ms=-1)
+    producer.close()
+
+
+def test_a_message_that_the_queue_refuses_gives_its_tokens_back():
+    producer, transport = quick_producer(
+        lambda delivery: "hold",
+        memory={"capacity": 1},
+        config={"max_messages_per_second": 0.002, "rate_limit_burst_ms": 1_000_000},
+    )
+    producer.send_message("orders", b"1")
+    eventually(lambda: transport.held == 1)
+    assert [producer.try_send("orders", b"2") for _ in range(5)] == [False] * 5
+    transport.release()
+    producer.flush(5)
+
+    assert producer.try_send("orders", b"2")
+    assert stats(producer)["refused_messages"] == 0
+    eventually(lambda: transport.held == 1)
+    transport.release()
+    producer.close()
+
+
+def test_a_batch_waits_for_each_message_and_reports_the_refused_ones():
+    producer, _ = quick_producer(config={"max_messages_per_second": 0.003, "rate_limit_burst_ms": 1_000_000})
+    result = producer.send_batch("orders", [{"n": number} for number in range(5)])
+
+    assert counts(result) == {"total": 5, "sent": 3, "failed": 2, "duplicate": 0}
+    assert [entry.status for entry in result["results"]] == ["sent"] * 3 + ["failed"] * 2
+    assert "rate limit" in result["results"][4].error
+    producer.close()
+
+
+def test_a_journaled_batch_is_written_in_groups_as_far_as_the_limit_lets_it(tmp_path):
+    producer, _ = memory_producer(
+        tmp_path, config={"max_messages_per_second": 0.003, "rate_limit_burst_ms": 1_000_000}
+    )
+    groups = []
+    inner = producer._enqueuer._enqueuer
+    accept_many = inner.accept_many
+    inner.accept_many = lambda deliveries: groups.append(len(deliveries)) or accept_many(deliveries)
+    result = producer.send_batch("orders", [{"n": number} for number in range(5)])
+
+    assert groups == [3]
+    assert counts(result) == {"total": 5, "sent": 3, "failed": 2, "duplicate": 0}
+    producer.close()
+
+
+def test_a_delivery_callback_does_not_wait_for_the_limit():
+    producer, _ = quick_producer(config={"max_messages_per_second": 2, "rate_limit_burst_ms": 0})
+    errors = []
+
+    def send_more(ok, message, report):
+        try:
+            producer.send_message("orders", b"2")
+        except RateLimited as error:
+            errors.append(error)
+
+    producer.send_message("orders", b"1", callback=send_more)
+    eventually(lambda: errors)
+    producer.close()
+
+
+def test_close_ends_the_wait_of_another_thread_and_its_message_is_not_accepted():
+    producer, _ = quick_producer(config={"max_messages_per_second": 0.1, "rate_limit_burst_ms": 0})
+    producer.send_message("orders", b"1")
+    errors = []
+
+    def send():
+        try:
+            producer.send_message("orders", b"2")
+        except ProducerClosed as error:
+            errors.append(error)
+
+    limit = producer._components.rate_limiter._all_topics[0]
+    first = limit._last
+    waiting = threading.Thread(target=send)
+    waiting.start()
+    eventually(lambda: limit._last > first)
+    report = producer.close(5)
+    waiting.join(10)
+
+    assert (report.acknowledged, len(errors)) == (1, 1)
+
+
+def test_send_async_waits_on_the_producers_own_threads():
+    """A wait on the event loop's threads would block every other call of asyncio.to_thread."""
+    producer, _ = quick_producer(config={"max_messages_per_second": 500, "rate_limit_burst_ms": 0})
+    names = set()
+    send = producer._components.rate_limiter.acquire
+
+    def acquire(*arguments, **options):
+        names.add(threading.current_thread().name.rpartition("_")[0])
+        return send(*arguments, **options)
+
+    producer._components.rate_limiter.acquire = acquire
+
+    async def send_all():
+        return await asyncio.gather(*(producer.send_async("orders", {"n": n}) for n in range(20)))
+
+    reports = asyncio.run(send_all())
+
+    assert {report.error for report in reports} == {None}
+    assert names == {"producer-send-async"}
+    producer.close()
+
+
+def test_resends_take_from_the_same_limit():
+    attempts = []
+
+    def fail_once(delivery):
+        attempts.append(delivery)
+        return KafkaError.NOT_LEADER_FOR_PARTITION if len(attempts) == 1 else None
+
+    producer, _ = quick_producer(
+        fail_once, config={"max_messages_per_second": 0.002, "rate_limit_burst_ms": 1_000_000}
+    )
+    producer.send_message("orders", b"1")
+    producer.flush(5)
+
+    assert len(attempts) == 2
+    assert not producer.try_send("orders", b"2")
+    producer.close()
+
+
+def test_a_producer_without_limits_has_no_limiter():
+    producer, _ = quick_producer()
+
+    assert producer._components.rate_limiter is None
+    assert producer._enqueuer is producer._engine.enqueuer
+    assert "rate_limit_stats" not in producer.get_stats()
+    producer.close()
