@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import FileLock, lock_file
-from producer_core.brokers import kafka, layout, readiness
+from producer_core.brokers import kafka, layout, readiness, schema_registry
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
 from producer_core.brokers.layout import Node
 from producer_core.brokers.processes import TrackedProcess
+from producer_core.brokers.schema_registry import RegistryProcess
 from producer_core.brokers.secure import Security
 from producer_core.errors import BrokerError
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedState:
-    """Describe the cluster. With `temporary`, stopping it deletes its folder; `security` is set when it is secured."""
+    """Describe the cluster. With `temporary`, stopping it deletes its folder.
+
+    `security` is set when it is secured, `registry` when it was started with a schema registry.
+    """
 
     cluster_id: str
     folder: Path
@@ -30,6 +34,7 @@ class DetachedState:
     nodes: tuple[Node, ...]
     processes: tuple[TrackedProcess, ...]
     security: Security | None = None
+    registry: RegistryProcess | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -59,25 +64,30 @@ def start_detached(
     port: int | None = None,
     auto_create: bool = True,
     secure: bool = False,
+    registry: bool = False,
     timeout: float = 90.0,
     progress: Progress = lambda text: None,
 ) -> tuple[DetachedState, bool]:
     """Start the cluster and return it when it responds, with True; return a running one with False.
 
-    Without `folder` it starts empty, with a new cluster id, and stopping it deletes its data.
+    Without `folder` it starts empty, with a new cluster id, and stopping it deletes its data. With `registry`, a schema
+    registry runs beside the brokers. Its schemas are kept in `folder`, or deleted with the data.
     """
     with _locked():
         if (found := _read()) and found.alive:
             return found, False
         if found:
+            _end_registry(found, 5)
             _forget(found)
-        return _start(nodes, folder, port, auto_create, secure, timeout, progress), True
+        state = _start(nodes, folder, port, auto_create, secure, timeout, progress)
+        return (_with_registry(state, timeout, progress) if registry else state), True
 
 
 def stop(timeout: float = 15.0) -> DetachedState | None:
     """Stop every broker with SIGTERM, and SIGKILL after `timeout`; return the cluster, or None when there was none."""
     with _locked():
         if found := _read():
+            _end_registry(found, timeout)
             kafka.end_all(found.processes, timeout)
             _forget(found)
         return found
@@ -118,6 +128,28 @@ def _start(
     return state
 
 
+def _with_registry(state: DetachedState, timeout: float, progress: Progress) -> DetachedState:
+    """Start a schema registry beside the running brokers. If it does not start, stop the brokers too."""
+    try:
+        folder = state.folder / "schema-registry"
+        running = schema_registry.launch(folder, keep=not state.temporary, progress=progress)
+        state = replace(state, registry=running)
+        _write(state)
+        progress("waiting for the schema registry")
+        running.wait(timeout)
+    except BaseException:
+        _end_registry(state, 5)
+        kafka.end_all(state.processes, 5)
+        _forget(state)
+        raise
+    return state
+
+
+def _end_registry(state: DetachedState, timeout: float) -> None:
+    if state.registry is not None:
+        state.registry.process.end(timeout)
+
+
 def _check(state: DetachedState) -> None:
     for node in state.nodes:
         if node.number not in state.alive:
@@ -155,6 +187,7 @@ def _write(state: DetachedState) -> None:
             "nodes": [_node_to_json(node) for node in state.nodes],
             "processes": [{"pid": process.pid, "started": process.started} for process in state.processes],
             "security": str(state.security.folder) if state.security else None,
+            "registry": _registry_to_json(state.registry) if state.registry else None,
         },
         indent=2,
     )
@@ -173,6 +206,7 @@ def _read() -> DetachedState | None:
             nodes=tuple(_node_from_json(each) for each in found["nodes"]),
             processes=tuple(TrackedProcess(each["pid"], each["started"]) for each in found["processes"]),
             security=Security(Path(place)) if (place := found.get("security")) else None,
+            registry=_registry_from_json(kept) if (kept := found.get("registry")) else None,
         )
     except FileNotFoundError:
         return None
@@ -181,6 +215,21 @@ def _read() -> DetachedState | None:
             f"The broker's state file {_file()} is damaged.",
             fix="Kill the Java processes, then delete the file.",
         ) from error
+
+
+def _registry_to_json(registry: RegistryProcess) -> dict[str, Any]:
+    process = registry.process
+    return {
+        "port": registry.port,
+        "pid": process.pid,
+        "started": process.started,
+        "log": str(registry.log),
+    }
+
+
+def _registry_from_json(found: dict[str, Any]) -> RegistryProcess:
+    process = TrackedProcess(found["pid"], found["started"])
+    return RegistryProcess(found["port"], process, Path(found["log"]))
 
 
 def _node_to_json(node: Node) -> dict[str, Any]:

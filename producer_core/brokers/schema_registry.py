@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -56,14 +57,68 @@ def fetch(progress: Callable[[str], None] = lambda text: None) -> Path:
     return target
 
 
+@dataclass(frozen=True, slots=True)
+class RegistryProcess:
+    """The process of a registry, its port and its log. Another process can track it by these values."""
+
+    port: int
+    process: TrackedProcess
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """Return the address for `schema.registry.url`."""
+        return f"http://127.0.0.1:{self.port}/apis/ccompat/v7"
+
+    def wait(self, timeout: float) -> None:
+        """Wait until the registry responds. Raise BrokerError if it ends or `timeout` seconds pass."""
+        deadline, pause = monotonic() + timeout, Event()
+        while not self.responds():
+            if not self.process.alive or monotonic() > deadline:
+                last = self.log.read_text(errors="replace").splitlines()[-1:]
+                raise BrokerError(
+                    f"The schema registry did not start: {''.join(last) or 'no output'}.",
+                    fix=f"Its log is {self.log}.",
+                )
+            pause.wait(0.1)
+
+    def responds(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):  # noqa: S310  our own address
+                return True
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+def launch(
+    folder: Path, *, port: int | None = None, keep: bool = False, progress: Callable[[str], None]
+) -> RegistryProcess:
+    """Start the process of a registry, which does not end with this process. Its log is in `folder`.
+
+    With `keep`, its schemas are in `folder` too, and a later start continues with them; otherwise they are in memory.
+    """
+    java, home = find_java("Apicurio Registry").program, fetch(progress)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    [free] = free_ports(1, wanted=[] if port is None else [port])
+    database = [f"-Dapicurio.datasource.url=jdbc:h2:file:{folder / 'schemas'}"] if keep else []
+    log = folder / "registry.log"
+    process = spawn(
+        [
+            java, *_JVM, "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={free}",
+            "-Dquarkus.http.access-log.enabled=false", *database, "-jar", str(home / _RUNNER),
+        ],
+        output=log,
+    )  # fmt: skip
+    return RegistryProcess(free, process, log)
+
+
 def start(
     *, port: int | None = None, timeout: float = 300.0, progress: Callable[[str], None] = lambda text: None
 ) -> SchemaRegistry:
     """Start a registry and wait until it responds, which takes about 10 s. Raise BrokerError after `timeout` seconds."""
-    java, home = find_java("Apicurio Registry").program, fetch(progress)
-    registry = SchemaRegistry(java, home, free_ports(1, wanted=[] if port is None else [port])[0])
+    registry = SchemaRegistry(port, progress)
     try:
-        registry._wait(timeout)
+        registry.running.wait(timeout)
     except BaseException:
         registry.stop()
         raise
@@ -71,37 +126,22 @@ def start(
 
 
 class SchemaRegistry:
-    """A running registry. `url` is the address for `schema.registry.url`, `process` the JVM."""
+    """A registry that ends with this process. `url` is the address for `schema.registry.url`, `process` the JVM."""
 
-    def __init__(self, java: str, home: Path, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+    def __init__(self, port: int | None, progress: Callable[[str], None]) -> None:
         scratch = Path(tempfile.mkdtemp(prefix="producer-core-registry-"))
         self._guard = BrokerGuard(scratch)
         self._finalizer = weakref.finalize(self, self._guard.close)
-        self._log = scratch / "registry.log"
-        self.process: TrackedProcess = spawn(
-            [
-                java, *_JVM, "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}",
-                "-Dquarkus.http.access-log.enabled=false", "-jar", str(home / _RUNNER),
-            ],
-            output=self._log,
-        )  # fmt: skip
-        self._guard.watch(self.process)
+        self.running = launch(scratch, port=port, progress=progress)
+        self._guard.watch(self.running.process)
 
-    def _wait(self, timeout: float) -> None:
-        deadline, pause = monotonic() + timeout, Event()
-        while not self._responds():
-            if not self.process.alive or monotonic() > deadline:
-                last = self._log.read_text(errors="replace").splitlines()[-1:]
-                raise BrokerError(f"The schema registry did not start: {''.join(last) or 'no output'}.")
-            pause.wait(0.1)
+    @property
+    def url(self) -> str:
+        return self.running.url
 
-    def _responds(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):  # noqa: S310  our own address
-                return True
-        except (OSError, urllib.error.URLError):
-            return False
+    @property
+    def process(self) -> TrackedProcess:
+        return self.running.process
 
     def stop(self) -> None:
         self.process.end()

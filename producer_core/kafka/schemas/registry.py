@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _DEFAULTS = {"timeout": 5.0, "max.retries": 1, "retries.wait.ms": 200}
 """The producer stops waiting for a registry after about 10 s. The client's own defaults have no limit."""
 
+_SCHEMA_NOT_FOUND = 40403
+"""Confluent's error code for a subject that does not have the schema."""
+
 
 class Registry:
     """A client of a schema registry. It connects with the first request. Any thread may use it."""
@@ -35,9 +38,20 @@ class Registry:
         try:
             if register:
                 return int(self.client.register_schema(subject, schema))
-            return int(self.client.lookup_schema(subject, schema).schema_id or 0)
+            return int(self._lookup(subject, schema).schema_id or 0)
         except Exception as error:
             raise self._failure(error) from error
+
+    def _lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
+        """Look up a schema as it is written, then in its normal form: some registries compare the text."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return self.client.lookup_schema(subject, schema)
+        except SchemaRegistryError as error:
+            if error.error_code != _SCHEMA_NOT_FOUND:
+                raise
+            return self.client.lookup_schema(subject, schema, normalize_schemas=True)
 
     def _failure(self, error: Exception) -> Exception:
         return ProducerClosed() if self._closed else not_accepted(error, None, None)

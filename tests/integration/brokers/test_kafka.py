@@ -16,6 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import jars, kafka, layout, secure
@@ -77,6 +78,15 @@ def brokers_under(folder):
         process
         for process in psutil.process_iter(["cmdline"])
         if "kafka.Kafka" in (words := process.info["cmdline"] or []) and str(folder) in words[-1]
+    ]
+
+
+def registries_under(folder):
+    """Return the registry processes whose schemas are below this folder."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(f"h2:file:{folder}" in word for word in process.info["cmdline"] or [])
     ]
 
 
@@ -218,6 +228,34 @@ def test_broker_start_leaves_a_broker_running_until_broker_stop(tmp_path):
     assert not (place / "data").exists()
     assert command("status", state=tmp_path, check=False).returncode == 1
     assert command("stop", state=tmp_path).returncode == 0
+
+
+def subjects(url):
+    with SchemaRegistryClient({"url": url, "timeout": 30}) as client:
+        return client.get_subjects()
+
+
+@pytest.mark.schema_registry
+def test_a_schema_registry_runs_beside_the_broker_and_keeps_its_schemas_with_the_data(tmp_path):
+    start = ("start", "--schema-registry", "--folder", str(tmp_path / "data"), "--json")
+    try:
+        started = json.loads(command(*start, state=tmp_path).stdout)
+        assert json.loads(command("status", "--json", state=tmp_path).stdout) == started
+        assert started["schema_registry_url"] in command("status", state=tmp_path).stdout
+        with SchemaRegistryClient({"url": started["schema_registry_url"], "timeout": 30}) as client:
+            client.register_schema("orders-value", Schema('{"type": "string"}', "AVRO"))
+        command("stop", state=tmp_path)
+        assert brokers_under(tmp_path) == []
+
+        again = json.loads(command(*start, state=tmp_path).stdout)
+        assert again["cluster_id"] == started["cluster_id"]
+        assert subjects(again["schema_registry_url"]) == ["orders-value"]
+        state = json.loads((tmp_path / "producer-core" / "broker" / "state.json").read_text())
+        os.kill(state["registry"]["pid"], signal.SIGKILL)
+        eventually(lambda: " ended; its log is " in command("status", state=tmp_path).stdout)
+    finally:
+        command("stop", state=tmp_path)
+    assert not registries_under(tmp_path)
 
 
 @pytest.mark.kafka

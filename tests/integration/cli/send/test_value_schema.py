@@ -51,8 +51,8 @@ def send(broker, schema_registry, topic, tmp_path):
     rows = tmp_path / "orders.jsonl"
     rows.write_text("\n".join(ROWS))
 
-    def run(*options, name="order.avsc", schema=ORDER):
-        (tmp_path / name).write_text(json.dumps(schema))
+    def run(*options, name="order.avsc", schema=ORDER, indent=None):
+        (tmp_path / name).write_text(json.dumps(schema, indent=indent))
         arguments = [
             "send", topic, rows, "-b", broker.bootstrap_servers, "--store", tmp_path / "store.duckdb",
             "--value-schema", tmp_path / name, "--schema-registry", schema_registry.url, *options,
@@ -65,6 +65,15 @@ def send(broker, schema_registry, topic, tmp_path):
 def dead_letters(store):
     shown = CliRunner().invoke(main, ["dlq", "list", "--store", str(store), "--json"])
     return json.loads(shown.output)["records"]
+
+
+def test_a_schema_file_that_is_formatted_differently_is_the_registered_schema(client, send, topic):
+    """Regression: a registry that compares the text did not find a schema with other spaces."""
+    register(client, f"{topic}-value", ORDER)
+
+    ended = send("--json", schema=ORDER, indent=4)
+
+    assert json.loads(ended.stdout)["acknowledged"] == 2
 
 
 def test_rows_are_written_with_the_schema_and_misfits_are_malformed(broker, client, send, topic, tmp_path):
