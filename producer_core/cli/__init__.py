@@ -20,6 +20,7 @@ COMMANDS = (
     Command("metrics", "Serve metrics to Prometheus.", "metrics"),
     Command("audit", "Show operator actions on dead letters and alerts.", "audit"),
     Command("store", "Inspect, copy and clean up the store.", "store"),
+    Command("schema", "Check schemas against a registry.", "schema"),
     Command("doctor", "Check brokers, topics, store, Redis and Java.", "doctor"),
     Command("broker", "Start and stop a local Kafka.", "broker"),
     Command(

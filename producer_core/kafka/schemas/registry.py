@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.schema_settings import SchemaSettings
 from producer_core.errors import ConfigError, ProducerClosed
+from producer_core.kafka.schemas.compatibility import Compatibility, check_compatibility
 from producer_core.kafka.schemas.rejections import not_accepted
 
 if TYPE_CHECKING:
@@ -52,6 +53,17 @@ class Registry:
             if error.error_code != _SCHEMA_NOT_FOUND:
                 raise
             return self.client.lookup_schema(subject, schema, normalize_schemas=True)
+
+    def compatibility(self, subject: str, text: str, kind: str) -> Compatibility:
+        """Return whether a schema is compatible with a subject. `kind` is AVRO, JSON or PROTOBUF."""
+        from confluent_kafka.schema_registry import Schema
+
+        try:
+            return check_compatibility(self.client, subject, Schema(text, kind))
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> Exception:
         return ProducerClosed() if self._closed else not_accepted(error, None, None)
