@@ -16,12 +16,14 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.config import ClientConfig as ClientConfig
     from producer_core.config import RetryConfig as RetryConfig
     from producer_core.delivery.dedup.deduplicator import MessageDeduplicator as MessageDeduplicator
+    from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker as CircuitBreaker
     from producer_core.delivery.reports import CloseReport as CloseReport
     from producer_core.delivery.reports import DeliveryReport as DeliveryReport
     from producer_core.delivery.retry import RetryManager as RetryManager
     from producer_core.dlq import DeadLetterFilter as DeadLetterFilter
     from producer_core.dlq import DeadLetterQueue as DeadLetterQueue
     from producer_core.errors import BrokerError as BrokerError
+    from producer_core.errors import CircuitOpen as CircuitOpen
     from producer_core.errors import ConfigError as ConfigError
     from producer_core.errors import DeliveryFailed as DeliveryFailed
     from producer_core.errors import Fenced as Fenced
@@ -69,6 +71,8 @@ _MODULES = {
     "BatchEntry": "producer.send_batch",
     "BatchReport": "producer.send_batch",
     "BrokerError": "errors",
+    "CircuitBreaker": "delivery.flow_control.circuit_breaker",
+    "CircuitOpen": "errors",
     "ClientConfig": "config",
     "CloseReport": "delivery.reports",
     "ConfigError": "errors",

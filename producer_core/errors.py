@@ -8,6 +8,7 @@ ProducerError
 │   ├── SchemaUnavailable       the schema registry did not provide the schema of the message
 │   ├── QueueFull               the queue had no room within `max_block_ms`
 │   │   └── RateLimited         the rate limit would have delayed the message for longer than `max_block_ms`
+│   ├── CircuitOpen             the circuit breaker refuses messages during an outage
 │   ├── ProducerClosed          the producer was closed
 │   ├── ForkedProducer          the producer belongs to the parent process
 │   └── Fenced                  another process has taken over the transactional id
@@ -34,6 +35,8 @@ ProducerError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class ProducerError(Exception):
@@ -85,6 +88,28 @@ class RateLimited(QueueFull):
         super().__init__(message, fix=fix)
         self.retry_after = retry_after
         """Seconds until the limit has room for the message, if no other message is sent before."""
+
+
+class CircuitOpen(NotAccepted):
+    """The circuit breaker refuses messages during an outage. Send again later."""
+
+    def __init__(self, *, topic: str | None = None, reason: str = "", retry_after_s: float = 0.0) -> None:
+        name = "the cluster" if topic is None else f"topic {topic}"
+        super().__init__(
+            f"The circuit of {name} is open: {reason}.", fix=f"Send again in {retry_after_s:.1f} s."
+        )
+        self.topic = topic
+        """The topic whose circuit is open; None for the circuit of the cluster."""
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        """Seconds until the circuit may let a message through as a probe."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _circuit_open, (self.topic, self.reason, self.retry_after_s)
+
+
+def _circuit_open(topic: str | None, reason: str, retry_after_s: float) -> CircuitOpen:
+    return CircuitOpen(topic=topic, reason=reason, retry_after_s=retry_after_s)
 
 
 class ProducerClosed(NotAccepted):

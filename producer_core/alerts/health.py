@@ -132,6 +132,7 @@ class HealthMonitor:
         self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
         self._take_sample: Callable[[], dict[str, Any]] | None = None
         self._unreachable: Callable[[], str | None] = lambda: None
+        self._open_circuits: Callable[[], Sequence[str]] | None = None
         self._checking = threading.Lock()  # serializes the checks, so that each change is reported once
         self._firing: dict[str, dict[str, Any]] = {}  # each check replaces the whole dict
         self._checked_at = float("-inf")  # of the last sample taken, on the monotonic clock
@@ -144,12 +145,17 @@ class HealthMonitor:
         producer_health_callback: Callable[[], dict[str, Any]],
         *,
         unreachable: Callable[[], str | None] = lambda: None,
+        open_circuits: Callable[[], Sequence[str]] | None = None,
     ) -> None:
-        """Start the checks, the first one at once. `unreachable` returns why no broker is connected, or None."""
+        """Start the checks, the first one at once. `unreachable` returns why no broker is connected, or None.
+
+        `open_circuits` returns a text for each circuit that is not closed.
+        """
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping.clear()
         self._take_sample, self._unreachable = producer_health_callback, unreachable
+        self._open_circuits = open_circuits
         self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
         self._thread.start()
 
@@ -214,6 +220,8 @@ class HealthMonitor:
         if (reason := self._unreachable()) is not None:
             others = [issue for issue in summary["issues"] if issue != _NO_BROKER]
             summary |= {"status": "unhealthy", "issues": [f"{_NO_BROKER}: {reason}", *others]}
+        if self._open_circuits is not None and (circuits := self._open_circuits()):
+            summary |= {"status": "unhealthy", "issues": [*summary["issues"], *circuits]}
         return {
             "status": summary["status"],
             "timestamp": datetime.now().isoformat(),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from producer_core.delivery.replayable_source import FeederTarget, PendingLog, SequenceSource
 
 _topic_of = attrgetter("topic")
+_OLDEST = 10_000
+"""Messages that `topics_in_flight` looks at."""
 _STATISTICS_DELAY = 0.3
 """Seconds by which statistics may arrive later than their interval."""
 
@@ -175,6 +178,15 @@ class DeliveryEngine:
 
     def pending_by_topic(self) -> Counter[str]:
         return Counter(map(_topic_of, list(self.pending.values())))  # for speed: up to 100,000, each second
+
+    def topics_in_flight(self) -> set[str]:
+        """Return the topics of the oldest messages that a client has."""
+        oldest = itertools.islice(list(self.pending.values()), _OLDEST)
+        topics: set[str] = set()
+        for delivery in oldest:
+            if delivery.topic not in topics and delivery.in_flight:
+                topics.add(delivery.topic)
+        return topics
 
     @property
     def waiting(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig, is_setting, setting_names
+from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
 
@@ -75,6 +76,7 @@ def check(
     transport: Any,
     journal: Any,
     tracing: Any,
+    on_severe_errors: Any,
     clock: Any,
 ) -> None:
     """Raise ConfigError for an argument of the producer with a wrong type or range."""
@@ -124,6 +126,11 @@ def check(
             fix="For a journal on disk, pass journal_dir= with the path of a directory.",
         )
     _check_tracing(tracing)
+    if on_severe_errors not in ("continue", "stop"):
+        raise ConfigError(
+            f"on_severe_errors={short_repr(on_severe_errors)} is not 'continue' or 'stop'.",
+            fix="'stop' closes the producer after an error that needs an operator.",
+        )
     check_function(clock, "clock", example="clock=time.time")
 
 
@@ -160,6 +167,18 @@ def _check_tracing(tracing: Any) -> None:
             fix="Write tracing=True for OpenTelemetry's global tracer provider.",
         )
     import_module("producer_core.producer.tracing")
+
+
+def circuit_breaker_of(given: Any) -> CircuitBreaker | None:
+    """Return the settings of the circuit breaker; None without one. Raise ConfigError for anything else."""
+    if isinstance(given, CircuitBreaker):
+        return given
+    if not isinstance(given, bool):
+        raise ConfigError(
+            f"circuit_breaker={short_repr(given)} is not True, False or a CircuitBreaker.",
+            fix="Write circuit_breaker=True for the defaults.",
+        )
+    return CircuitBreaker() if given else None
 
 
 def _check_list(name: str, value: Any) -> None:

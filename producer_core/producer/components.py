@@ -36,10 +36,12 @@ from producer_core.producer.event_log import EventLog
 from producer_core.producer.health_sampler import HealthSampler
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import ProducerSession
+from producer_core.producer.severe_errors import SevereErrorStop
 from producer_core.producer.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from producer_core.delivery.enqueue import Enqueuer
+    from producer_core.delivery.flow_control.circuits import Circuits
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
     from producer_core.producer.tracing import MessageTracer
     from producer_core.replay.strategy import ReplayStrategy
@@ -84,6 +86,7 @@ class Components:
             self.dead_letter_backend = self._dead_letter_backend()
             self._replication = ReplicationWatch(options.client, self._notice)
             self.alerts = ReportedAlerts()
+            self.circuits = self._make_circuits()
             self._event_log = EventLog(options.client.bootstrap_servers)
             self.loss_monitor = AckedLogMonitor(
                 self._broker_queries(), self._notice, ids=self.session.ids, clock=options.clock
@@ -121,6 +124,7 @@ class Components:
                 self._replication,
                 self.loss_monitor,
                 *self._duplicate_checks,
+                *self._flow_control_hooks(),
                 *options.hooks,
             ),
             dedup=self.deduplicator,
@@ -142,7 +146,7 @@ class Components:
 
     def _enqueuer(self) -> Enqueuer:
         """Return the object that accepts messages. A producer has only the steps for the features that it uses."""
-        enqueuer = self._traced_enqueuer()
+        enqueuer = self._unlimited_enqueuer()
         if self.rate_limiter is None:
             return enqueuer
         self.engine.on_resend = self.rate_limiter.charge
@@ -162,15 +166,57 @@ class Components:
         call = functools.partial(contextvars.copy_context().run, function, *arguments, **keywords)
         return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
 
-    def _traced_enqueuer(self) -> Enqueuer:
-        enqueuer = self.engine.enqueuer
+    def _unlimited_enqueuer(self) -> Enqueuer:
+        innermost = enqueuer = self.engine.enqueuer
+        if self.circuits is not None:
+            from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
+
+            enqueuer = CircuitBreakerEnqueuer(enqueuer, self.circuits, journaled=self._journaled)
         if self.tracer is None:
             return enqueuer
         from producer_core.producer.tracing import TracingEnqueuer
 
-        enqueuer.resume_span = self.tracer.resume
+        innermost.resume_span = self.tracer.resume
         self.tracer.close_at_exit(self._close_at_exit)
         return TracingEnqueuer(enqueuer, self.tracer)
+
+    # flow control
+
+    @property
+    def _journaled(self) -> bool:
+        return self.session.journal is not None
+
+    def _make_circuits(self) -> Circuits | None:
+        options = self._options
+        if options.circuit_breaker is None:
+            return None
+        from producer_core.delivery.flow_control.circuits import Circuits
+
+        interval, longest = (
+            options.client.statistics_interval,
+            options.circuit_breaker.max_in_flight_age_s / 2,
+        )
+        if interval > longest:
+            raise ConfigError(
+                f"circuit_breaker needs the client's statistics at least every {longest:g} s.",
+                fix=f"Set statistics_interval_ms to at most {1000 * longest:.0f}, for example 1000.",
+            )
+        return Circuits(
+            options.circuit_breaker,
+            unreachable=lambda: self.engine.connection.unreachable,
+            in_flight=lambda: self.engine.topics_in_flight(),
+            notify=self._notice,
+            journaled=self._journaled,
+            tick=interval,
+            clock=options.clock,
+        )
+
+    def _flow_control_hooks(self) -> Sequence[Hook]:
+        stop = self._options.on_severe_errors == "stop"
+        return [
+            *([self.circuits] if self.circuits is not None else []),
+            *([SevereErrorStop(self.shutdown)] if stop else []),
+        ]
 
     def _close_at_exit(self) -> None:
         self.shutdown.close(timeout=5.0)
@@ -192,7 +238,9 @@ class Components:
             self.loss_monitor.start()
             self.dead_letter_backend.start(producer, run_replays=run_replays)
             self.health_monitor.start(
-                self._health_sampler.sample, unreachable=lambda: self.engine.connection.unreachable
+                self._health_sampler.sample,
+                unreachable=lambda: self.engine.connection.unreachable,
+                open_circuits=None if self.circuits is None else self.circuits.issues,
             )
             for notice in self._early:
                 self.engine.notice(notice)

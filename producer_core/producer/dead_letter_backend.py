@@ -178,12 +178,14 @@ class MemoryBackend(Hook):
             reported.release()
 
         deadline = time.monotonic() + timeout
+        sent = 0
         for dead_letter in dead_letters:
             try:
                 sender.resend(dead_letter, settled)
-            except NotAccepted:
+            except NotAccepted:  # the queue is full, or a circuit is open: the rest stays
                 break
-        for _ in dead_letters:
+            sent += 1
+        for _ in range(sent):
             if not reported.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts import Route
 from producer_core.config import ClientConfig, RetryConfig
+from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.delivery.transport import TransportFactory
 from producer_core.events import Hook
 from producer_core.producer.guarantees import Guarantees
+from producer_core.producer.severe_errors import OnSevereErrors
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -43,6 +45,8 @@ class ProducerOptions:
     transport: TransportFactory | None
     clock: Callable[[], float]
     tracing: bool | TracerProvider = False
+    circuit_breaker: CircuitBreaker | None = None
+    on_severe_errors: OnSevereErrors = "continue"
 
     @property
     def has_broker(self) -> bool:

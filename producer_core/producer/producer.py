@@ -28,6 +28,7 @@ from producer_core.config import (
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.delivery import Callbacks, Delivery
+from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.delivery.gil_handoff import YIELD_MASK
 from producer_core.delivery.loss_detection import AckedLogMonitor
 from producer_core.delivery.ordering import Ordering
@@ -54,6 +55,7 @@ from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchReport, BatchSend
+from producer_core.producer.severe_errors import OnSevereErrors
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
 from producer_core.producer.status import ProducerStatus
 
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata
     from opentelemetry.trace import TracerProvider
 
+    from producer_core.delivery.flow_control.circuits import CircuitReport
     from producer_core.delivery.replayable_source import ReplayableSource
     from producer_core.producer.frames import FrameResult
     from producer_core.producer.monitor import Monitor
@@ -99,6 +102,10 @@ class ReliableKafkaProducer:
     `tracing=True` traces each message with OpenTelemetry until it is acknowledged or dead, through the global tracer
     provider; pass a TracerProvider to use another one. Needs the extra `otel` (docs/how-to/tracing.md).
 
+    `circuit_breaker=True`, or a CircuitBreaker with other limits: during an outage, `send_message` raises CircuitOpen at
+    once. With a journal it goes on accepting messages, which wait there (docs/how-to/flow-control.md).
+    `on_severe_errors="stop"` closes the producer after an error that needs an operator, such as refused credentials.
+
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """
 
@@ -130,6 +137,8 @@ class ReliableKafkaProducer:
         shards: int = 2,
         alert_routes: Sequence[Route | AlertFunction] = (),
         tracing: bool | TracerProvider = False,
+        circuit_breaker: CircuitBreaker | bool = False,
+        on_severe_errors: OnSevereErrors = "continue",
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
         **unknown: Never,
@@ -140,7 +149,7 @@ class ReliableKafkaProducer:
             health_check_interval=health_check_interval, dedup_ttl=dedup_ttl, thresholds=thresholds, store=store,
             journal_dir=journal_dir, telemetry_topic=telemetry_topic, transactional_id=transactional_id,
             alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
-            tracing=tracing, clock=clock,
+            tracing=tracing, on_severe_errors=on_severe_errors, clock=clock,
         )  # fmt: skip
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
@@ -157,7 +166,8 @@ class ReliableKafkaProducer:
             health_check_interval=health_check_interval, thresholds=thresholds or {}, store=store,
             dlq_max_size=dlq_max_size, telemetry_topic=telemetry_topic, ledger=ledger,
             alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=arguments.hooks_of(hooks),
-            transport=transport, clock=clock, tracing=tracing,
+            transport=transport, clock=clock, tracing=tracing, on_severe_errors=on_severe_errors,
+            circuit_breaker=arguments.circuit_breaker_of(circuit_breaker),
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
@@ -211,8 +221,9 @@ class ReliableKafkaProducer:
         of the value or of the value and confluent-kafka's SerializationContext. `callback(ok, message, report_or_error)`
         and `on_delivery(report)` are called once, when the message is settled, on one of the producer's threads. Raise
         InvalidMessage for a message that can never be sent, QueueFull if there is no room within `max_block_ms` (default: the
-        setting of this name), RateLimited if a rate limit would delay the message for longer, SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after close(). A message that
-        the broker rejects becomes a dead letter instead.
+        setting of this name), RateLimited if a rate limit would delay the message for longer, CircuitOpen while a circuit
+        breaker refuses messages, SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after
+        close(). A message that the broker rejects becomes a dead letter instead.
         """
         if dedup_key is not None and self.deduplicator is None:
             raise InvalidMessage(
@@ -518,6 +529,11 @@ class ReliableKafkaProducer:
     def connection(self) -> ConnectionState:
         """The state of the connection to the brokers and its last error."""
         return self._engine.connection
+
+    @property
+    def circuits(self) -> CircuitReport | None:
+        """The circuits of the cluster and of topics at this moment; None without a circuit breaker."""
+        return self._status.circuits
 
     @property
     def store(self) -> Store | None:

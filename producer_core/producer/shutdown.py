@@ -29,6 +29,7 @@ class Shutdown:
         self._report: CloseReport | None = None
         self._fork_mark = forks.mark()
         self.begun = False
+        self.reason = ""  # why the producer closed itself
 
     @property
     def forked(self) -> bool:
@@ -44,7 +45,7 @@ class Shutdown:
         if self.forked:
             raise ForkedProducer
         if self.begun:
-            raise ProducerClosed
+            raise ProducerClosed(self.reason)
 
     def close(self, timeout: float) -> CloseReport:
         """Close, or wait for the close in progress. Every call returns the same report.

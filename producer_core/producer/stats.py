@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, NoReturn, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypedDict
 
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.flow_control.rate_limiter import RateLimiter
 from producer_core.delivery.retry import RetryManager
 from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
 from producer_core.metrics.histogram import quantiles
+
+if TYPE_CHECKING:
+    from producer_core.delivery.flow_control.circuits import CircuitReport
 
 _HISTORY = 100
 """Number of latest latencies in `latency_history`."""
@@ -32,6 +35,8 @@ class StatsSource(Protocol):
     def pending_count(self) -> int: ...
     @property
     def dlq(self) -> Any: ...
+    @property
+    def circuits(self) -> CircuitReport | None: ...
 
 
 class ProducerStats(dict[str, Any]):
@@ -120,7 +125,23 @@ def producer_stats(producer: StatsSource) -> ProducerStats:
         stats["deduplication_stats"] = producer.deduplicator.get_stats()
     if producer.rate_limiter is not None:
         stats["rate_limit_stats"] = producer.rate_limiter.get_stats()
+    if (circuits := producer.circuits) is not None:
+        stats["circuit_breaker"] = _circuits(circuits)
     return stats
+
+
+def _circuits(report: CircuitReport) -> dict[str, Any]:
+    """Return the states of the circuits. `topics` has those that are not closed."""
+    return {
+        "state": report.cluster.state.value,
+        "reason": report.cluster.reason,
+        "topics": {
+            topic: {"state": status.state.value, "reason": status.reason}
+            for topic, status in report.topics.items()
+        },
+        "times_opened": report.times_opened,
+        "messages_refused": sum(report.refused.values()),
+    }
 
 
 def _of_topic(counters: TopicCounters) -> dict[str, int]:

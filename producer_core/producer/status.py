@@ -10,6 +10,7 @@ from producer_core.messages import Message, MessageStatus, parse_id
 from producer_core.producer.components import Components
 
 if TYPE_CHECKING:
+    from producer_core.delivery.flow_control.circuits import CircuitReport
     from producer_core.producer.dead_letter_backend import DeadLetterBackend
 
 
@@ -40,6 +41,11 @@ class ProducerStatus:
     @property
     def pending_count(self) -> int:
         return self._engine.waiting
+
+    @property
+    def circuits(self) -> CircuitReport | None:
+        circuits = self._components.circuits
+        return None if circuits is None else circuits.report()
 
     def pending_by_topic(self) -> Counter[str]:
         return self._engine.pending_by_topic()

@@ -1,1 +1,1 @@
-"""Limit what the producer sends: by rate."""
+"""Control the flow of sends: limit their rate, and refuse messages during an outage."""

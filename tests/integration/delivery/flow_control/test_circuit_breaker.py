@@ -1,0 +1,163 @@
+"""The circuit breaker at default settings through outages of real brokers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+from producer_core import CircuitOpen, ReliableKafkaProducer
+from producer_core.brokers import embedded
+from producer_core.brokers import kafka as real
+from tests.support import eventually
+
+OPENS_WITHIN_S = 10.0
+"""The documented limit at default settings."""
+
+
+class Sender:
+    """Sends messages on two threads until it is stopped, and counts which ones were accepted."""
+
+    def __init__(self, producer, topic):
+        self._producer, self._topic = producer, topic
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self.accepted = self.refused = 0
+        self._threads = [threading.Thread(target=self._run) for _ in range(2)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self):
+        while not self._stopping.wait(0.002):
+            try:
+                self._producer.send_message(self._topic, {"sent": True})
+            except CircuitOpen:
+                with self._lock:
+                    self.refused += 1
+            else:
+                with self._lock:
+                    self.accepted += 1
+
+    def stop(self):
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def state(producer):
+    return producer.circuits.cluster.state
+
+
+def wait_until_open(producer, sender):
+    """Return the time from now until the circuit is open. A message is refused then, without another wait."""
+    began = time.monotonic()
+    eventually(lambda: state(producer) == "open", timeout=60)
+    took = time.monotonic() - began
+    eventually(lambda: sender.refused)
+    return took
+
+
+def wait_until_closed(producer):
+    eventually(lambda: state(producer) == "closed", timeout=90)
+    before = producer.get_stats()["messages_sent"]
+    eventually(lambda: producer.get_stats()["messages_sent"] > before)
+
+
+@pytest.fixture(scope="module")
+def kafka1(tmp_path_factory):
+    """A node of its own, because the tests stop it."""
+    with real.start(nodes=1, folder=tmp_path_factory.mktemp("kafka") / "outage") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def broker():
+    with embedded.start(brokers=2, topics={"orders": 2}) as started:
+        yield started
+
+
+def run_outage(producer, topic, *, begin, end):
+    """Send through an outage; return the seconds until the circuit opened, and the number of accepted messages."""
+    sender = Sender(producer, topic)
+    try:
+        eventually(lambda: producer.get_stats()["messages_sent"] > 100)
+        assert state(producer) == "closed" and not sender.refused
+        begin()
+        took = wait_until_open(producer, sender)
+        end()
+        wait_until_closed(producer)
+    finally:
+        sender.stop()
+    return took, sender.accepted
+
+
+def test_an_outage_of_all_brokers_opens_the_circuit_and_their_return_closes_it(broker):
+    with ReliableKafkaProducer(broker.bootstrap_servers, store=None, circuit_breaker=True) as producer:
+        took, accepted = run_outage(producer, "orders", begin=broker.down, end=broker.up)
+        report = producer.close()
+
+    assert took <= OPENS_WITHIN_S
+    assert (report.acknowledged, report.dead, report.lost) == (accepted, 0, 0)
+
+
+def test_a_broker_that_hangs_opens_the_circuit_and_every_accepted_message_arrives(kafka1):
+    """A stopped process keeps its connections open: only the age of the messages in flight shows the outage."""
+    kafka1.create_topic("hanging", partitions=2)
+    with ReliableKafkaProducer(kafka1.bootstrap_servers, store=None, circuit_breaker=True) as producer:
+        took, accepted = run_outage(
+            producer, "hanging", begin=lambda: kafka1.pause(1), end=lambda: kafka1.resume(1)
+        )
+        report = producer.close()
+
+    assert took <= OPENS_WITHIN_S
+    assert (report.acknowledged, report.dead, report.lost) == (accepted, 0, 0)
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+def test_with_a_journal_every_message_is_accepted_through_a_killed_broker(kafka1, tmp_path, delivery):
+    topic = f"journaled-{delivery}"
+    kafka1.create_topic(topic, partitions=2)
+
+    with ReliableKafkaProducer(
+        kafka1.bootstrap_servers, store=None, circuit_breaker=True, journal_dir=tmp_path / "journal",
+        delivery=delivery,
+    ) as producer:  # fmt: skip
+        sender = Sender(producer, topic)
+        try:
+            eventually(lambda: producer.get_stats()["messages_sent"] > 100)
+            kafka1.kill(1)
+            eventually(lambda: state(producer) == "open")
+            before = sender.accepted
+            eventually(lambda: sender.accepted > before + 100)
+            kafka1.start_node(1)
+            wait_until_closed(producer)
+        finally:
+            sender.stop()
+        assert not sender.refused
+        producer.flush(60)
+        report = producer.close()
+
+    assert (report.acknowledged, report.dead, report.journaled, report.lost) == (sender.accepted, 0, 0, 0)
+
+
+def test_a_killed_broker_fires_an_alert_and_writes_to_the_store(kafka1, tmp_path):
+    kafka1.create_topic("stored", partitions=1)
+    with ReliableKafkaProducer(
+        kafka1.bootstrap_servers, store=tmp_path / "store.duckdb", circuit_breaker=True
+    ) as producer:
+        took, _ = run_outage(
+            producer, "stored", begin=lambda: kafka1.kill(1), end=lambda: kafka1.start_node(1)
+        )
+        assert took <= OPENS_WITHIN_S
+        store = producer.store
+        producer.close()
+        kinds = [
+            (row["kind"], row["severity"])
+            for row in store.rows("notices", since=0.0, until=time.time() + 1)
+            if row["kind"].startswith("circuit")
+        ]
+
+    assert kinds.count(("circuit_opened", "critical")) == kinds.count(("circuit_closed", "info")) >= 1
+    assert json.dumps(producer.get_stats()["circuit_breaker"])
