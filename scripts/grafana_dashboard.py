@@ -262,6 +262,19 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             "short",
         ),
         Panel(
+            "Circuit breakers",
+            [
+                Query(
+                    f'sum by ({_TOPIC}, state) (producer_core_circuits{{{_ALL}, state!="closed"}}) > 0',
+                    f"{{{{state}}}} {{{{{_TOPIC}}}}}",
+                ),
+                Query(_rate("producer_core_refused_messages_total", _TOPIC), f"refused/s {{{{{_TOPIC}}}}}"),
+                Query(f"sum(increase(producer_core_circuit_openings_total{{{_ALL}}}{_RATE}))", "openings"),
+            ],
+            "short",
+            "Metrics of a process. A state without a topic is that of the cluster's circuit.",
+        ),
+        Panel(
             "Last heartbeat",
             [
                 Query(

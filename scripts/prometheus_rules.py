@@ -133,6 +133,10 @@ def _native() -> Mapping[str, NativeRule]:
             f"producer_core_deduplication_degraded == 1 or {_reported('dedup_degraded')}",
             "{{ $labels.instance }}: deduplication works without Redis",
         ),
+        "circuit_opened": NativeRule(
+            f'sum by (job, instance) (producer_core_circuits{{state!="closed"}}) > 0\nor {_reported("circuit_opened")}',
+            "{{ $labels.instance }}: {{ $value }} circuits are open",
+        ),
     }
 
 

@@ -32,7 +32,7 @@ class Situation:
     `failing_topics` lists the topics that fail, worst first. `delivered` counts the messages delivered on topics with
     open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
     over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
-    were acknowledged since then.
+    were acknowledged since then. `circuit` is the text of an alert about an open circuit of a running producer.
     """
 
     acknowledged: int
@@ -60,6 +60,7 @@ class Situation:
     archived: int = 0
     stalled: bool = False
     waiting: int = 0
+    circuit: str | None = None
     over: bool = False
     since: float = 0.0
     until: float = 0.0
@@ -130,6 +131,7 @@ def situation(
         closed=len(producers) - len(running),
         silent_for=min((now - row["seen_at"] for row in running), default=None),
         connection_error=errors[0] if errors else None,
+        circuit=next((row["circuit"] for row in living if row.get("circuit")), None),
         pending=sum(row["pending"] for row in running),
         causes=causes,
         gone=len(lost),

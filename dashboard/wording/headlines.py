@@ -69,6 +69,8 @@ def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
         return "bad", [HeadlinePart(f"Not delivering. No broker connection{why}. ")], True
+    if now.circuit:
+        return "bad", [HeadlinePart(f"{now.circuit} ")], False
     if now.stalled:
         text = "Not delivering. No message has settled in the last minute. "
         return "bad", [HeadlinePart(text)], True

@@ -24,12 +24,15 @@ def connection(now: Situation) -> str:
 
 
 def producer_state(row: Mapping[str, Any], now: float) -> str:
-    """Return whether a producer is closed, silent, connected or disconnected, with its last connection error."""
+    """Return whether a producer is closed, silent, connected or disconnected, with its last connection error, or has
+    an open circuit."""
     silent = now - row["seen_at"]
     if row["closed_at"] is not None:
         return f"closed {age(now - row['closed_at'])} ago"
     if silent > SILENT:
         return f"not seen for {age(silent)}"
+    if row["connected"] and row.get("circuit"):
+        return str(row["circuit"]).removeprefix("The ").rstrip(".")
     if row["connected"]:
         return "connected"
     return f"no connection: {row['connection_error']}" if row["connection_error"] else "not connected yet"
@@ -42,7 +45,7 @@ def producer_tone(row: Mapping[str, Any], now: float) -> str:
     silent = now - row["seen_at"]
     if silent > SILENT:
         return "bad" if silent > LOST_AFTER else "warning"
-    return "good" if row["connected"] else "bad"
+    return "good" if row["connected"] and not row.get("circuit") else "bad"
 
 
 def reason(meaning: str) -> str:

@@ -29,6 +29,7 @@ class EndCondition:
 
 END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
     {
+        "circuit_opened": EndCondition(by=("circuit_closed",)),
         "fatal_error": EndCondition(after=_TEN_MINUTES),
         "loss_suspected": EndCondition(by=_LOSS_FINDINGS),
         "acknowledged_lost": EndCondition(),

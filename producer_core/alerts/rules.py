@@ -62,6 +62,7 @@ _OF_A_PRODUCER = (
     "delivery_stalled",
     "many_unsettled",
     "memory_near_limit",
+    "circuit_opened",
 )
 
 RULES: Mapping[str, AlertRule] = MappingProxyType(
@@ -178,6 +179,12 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "Check the address, the network and the credentials. Messages stay pending until their delivery timeout.",
             keep_firing_for=MINUTE,
             inhibits=(*_OF_TOPICS, *_OF_A_PRODUCER),
+        ),
+        "circuit_opened": AlertRule(
+            "critical",
+            "{text}",
+            "Check the brokers and the errors of the topic. The circuit closes by itself once probes are acknowledged.",
+            keep_firing_for=MINUTE,
         ),
         "store_unavailable": AlertRule(
             "critical",

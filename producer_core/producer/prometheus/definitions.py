@@ -61,6 +61,18 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
         "producer_core_possible_duplicates_total": MetricDefinition(
             "counter", (TOPIC,), BOTH, "Messages sent again after an ambiguous outcome."
         ),
+        "producer_core_refused_messages_total": MetricDefinition(
+            "counter", (TOPIC,), ("process",), "Messages refused by an open circuit."
+        ),
+        "producer_core_circuits": MetricDefinition(
+            "gauge",
+            (TOPIC, "state"),
+            ("process",),
+            "Circuits in each state. The cluster's have an empty topic; closed circuits of topics are left out.",
+        ),
+        "producer_core_circuit_openings_total": MetricDefinition(
+            "counter", (), ("process",), "Times that a circuit opened, also again after failed probes."
+        ),
         "producer_core_client_batches_total": MetricDefinition(
             "counter", (), BOTH, "Batches that librdkafka created."
         ),

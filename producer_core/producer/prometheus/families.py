@@ -114,6 +114,7 @@ class Families:
             *self._dead_letters(reading),
             *self._state_of_store(reading),
             *_present(_OF_PROCESS, reading.process),
+            *self._circuits(reading),
             _build_info(),
         ]
 
@@ -157,6 +158,19 @@ class Families:
         yield _counted("producer_core_oldest_dead_letter_timestamp_seconds", oldest)
         yield _counted("producer_core_firing_alerts", reading.firing_alerts)
         yield from _present(_OF_STORE, reading.store)
+
+    def _circuits(self, reading: Reading) -> Iterator[Metric]:
+        if reading.circuits is None:
+            return
+        states: dict[tuple[str, str], int] = defaultdict(int)
+        for (topic, state), count in reading.circuits.states.items():
+            states[self._topics.of(topic) if topic else "", state] += count
+        refused: dict[tuple[str], int] = defaultdict(int)
+        for topic, count in reading.circuits.refused.items():
+            refused[(self._topics.of(topic),)] += count
+        yield _counted("producer_core_circuits", states)
+        yield _counted("producer_core_refused_messages_total", refused)
+        yield _single("producer_core_circuit_openings_total", reading.circuits.openings)
 
     def _broker(self, number: int) -> str:
         return self._brokers.of(str(number)) if number >= 0 else _BOOTSTRAP

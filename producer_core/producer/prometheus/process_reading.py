@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
+from producer_core.delivery.flow_control.circuit_breaker import CircuitState
 from producer_core.delivery.journal import Journal
 from producer_core.dlq import DeadLetterQueue
 from producer_core.errors import ConfigError
@@ -19,6 +20,8 @@ from producer_core.producer.prometheus.arguments import check_producer, check_to
 from producer_core.producer.prometheus.families import TOPICS, Families
 from producer_core.producer.prometheus.readings import (
     BrokerReading,
+    CircuitKey,
+    CircuitReading,
     ClientReading,
     DeadLetters,
     FailedAttempts,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from producer_core.delivery.connection_state import ConnectionState
     from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
+    from producer_core.delivery.flow_control.circuits import CircuitReport
     from producer_core.delivery.retry import RetryManager
     from producer_core.metrics.counters import Metrics, TopicCounters
 
@@ -59,6 +63,8 @@ class MeasuredProducer(Protocol):
     def journal(self) -> Any: ...
     @property
     def dlq(self) -> Any: ...
+    @property
+    def circuits(self) -> CircuitReport | None: ...
     @property
     def closed(self) -> bool: ...
     def add_statistics_listener(self, listener: Callable[[Mapping[str, Any]], None]) -> None: ...
@@ -150,6 +156,7 @@ def _read(sources: Sequence[_ProducerSource]) -> Reading:
         producers=add(ProducersReading, [ProducersReading(), *map(_state, running)]),
         dead_letters=_dead_letters(producers),
         process=_process(running),
+        circuits=_circuits(producers, running),
     )
 
 
@@ -208,6 +215,22 @@ def _process(producers: Sequence[MeasuredProducer]) -> ProcessReading:
         journal_bytes=sum(journal.size() for journal in journals) if journals else None,
         deduplication_degraded=any(guard.degraded for guard in guards) if guards else None,
     )
+
+
+def _circuits(
+    producers: Sequence[MeasuredProducer], running: Sequence[MeasuredProducer]
+) -> CircuitReading | None:
+    reports = [report for producer in producers if (report := producer.circuits) is not None]
+    if not reports:
+        return None
+    states: Counter[CircuitKey] = Counter({CircuitKey("", state): 0 for state in CircuitState})
+    for report in (report for producer in running if (report := producer.circuits) is not None):
+        states[CircuitKey("", report.cluster.state)] += 1
+        states.update(CircuitKey(topic, status.state) for topic, status in report.topics.items())
+    refused: Counter[str] = Counter()
+    for report in reports:
+        refused.update(report.refused)
+    return CircuitReading(states, refused, sum(report.times_opened for report in reports))
 
 
 def _client_reading(row: ClientRow) -> ClientReading:

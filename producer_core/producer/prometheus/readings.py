@@ -106,11 +106,28 @@ class FiringAlerts(NamedTuple):
     severity: str
 
 
+class CircuitKey(NamedTuple):
+    """The key of a number of circuits. The topic is empty for the cluster."""
+
+    topic: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitReading:
+    """The circuits of the running producers by state, and totals of all producers with a circuit breaker."""
+
+    states: Mapping[CircuitKey, int]
+    refused: Mapping[str, int]
+    openings: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """All values at one moment. Topics are in the order in which they receive a label of their own.
 
-    `dead_letters` is None where another source has them; so are `process` and `store`. `oldest_dead_letters` has the
+    `dead_letters` is None where another source has them; so are `process`,
+    `circuits` and `store`. `oldest_dead_letters` has the
     seconds since 1970 of the oldest pending one by topic.
     """
 
@@ -123,6 +140,7 @@ class Reading:
     oldest_dead_letters: Mapping[str, float] = field(default_factory=dict)
     firing_alerts: Mapping[FiringAlerts, int] = field(default_factory=dict)
     process: ProcessReading | None = None
+    circuits: CircuitReading | None = None
     store: StoreReading | None = None
 
 

@@ -102,8 +102,11 @@ GROUP BY topic ORDER BY count DESC, topic;
 
 -- name: producers
 -- All producers, the most recently seen first; `since` leaves out those not seen since then. A dashboard that runs
--- replays is left out: applications do not send through it, and it must not hide that a producer is down.
-SELECT * FROM producers
+-- replays is left out: applications do not send through it, and it must not hide that a producer is down. `circuit`: the
+-- text of an alert about an open circuit, that of the cluster first; NULL while all are closed.
+SELECT *, (SELECT first(text ORDER BY subject <> producer_id, started_at) FROM alerts
+           WHERE rule = 'circuit_opened' AND state = 'firing' AND told_by = producer_id) AS circuit
+FROM producers
 WHERE ($since IS NULL OR seen_at >= $since) AND ($cluster IS NULL OR cluster_id = $cluster)
   AND client_id <> 'producer-core-dashboard'
 ORDER BY seen_at DESC, producer_id;

@@ -90,3 +90,21 @@ def test_reported_alerts_are_bounded_and_keep_lasting_ones():
 
     assert len(firing(alerts)) == 1000
     assert ("acknowledged_lost", "orders/0") in firing(alerts)
+
+
+def test_the_alert_of_an_open_circuit_ends_when_that_circuit_closes():
+    alerts = ReportedAlerts()
+    text = "The circuit of topic orders is open: 20 of 20 deliveries failed. New messages are refused."
+    alerts.notice(Notice("circuit_opened", "critical", text, 1.0, {"topic": "orders", "subject": "orders"}))
+    alerts.notice(Notice("circuit_opened", "critical", "The circuit of the cluster is open: down.", 2.0))
+    assert [(item.rule, item.subject, item.severity) for item in alerts.firing("p-1", 9_999.0)] == [
+        ("circuit_opened", "orders", "critical"),
+        ("circuit_opened", "p-1", "critical"),
+    ]
+
+    alerts.notice(Notice("circuit_closed", "info", "closed", 3.0))
+    (left,) = alerts.firing("p-1", 9_999.0)
+    assert (left.subject, left.text) == ("orders", text)
+    alerts.notice(Notice("circuit_closed", "info", "closed", 4.0, {"subject": "orders"}))
+
+    assert alerts.firing("p-1", 9_999.0) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from producer_core.alerts import AlertLog, alert, follow
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.queries.situation import memory, outage
 from producer_core.store import Batch, ClientRow
@@ -54,6 +55,20 @@ def test_delivery_has_not_stalled(store, changes):
 def test_the_first_message_after_an_idle_period_is_not_a_stall(store):
     write(store, [counts(NOW - 3, accepted=1)], pending=1)
     assert not queries.overview(store, "15 min", NOW).situation.stalled
+
+
+def test_an_open_circuit_is_reported_until_its_alert_ends(store):
+    write(store, [counts(NOW - 3, acknowledged=5)])
+    log, text = AlertLog(store, clock=lambda: NOW), "The circuit of the cluster is open: down."
+    (row,) = store.rows("producers", since=None)
+    found = alert("circuit_opened", row["producer_id"], NOW, text=text)
+    log.record(follow({}, [found], NOW), told_by=row["producer_id"])
+
+    assert queries.overview(store, "15 min", NOW).situation.circuit == text
+    assert store.rows("producers", since=None)[0]["circuit"] == text
+    log.record(follow({("circuit_opened", row["producer_id"]): found}, [], NOW), told_by=row["producer_id"])
+
+    assert queries.overview(store, "15 min", NOW).situation.circuit is None
 
 
 def test_isolated_moments_without_a_broker_are_not_an_outage():

@@ -63,6 +63,7 @@ def test_the_headline_names_the_largest_of_several_causes():
         ({"dead": 3, "degraded": True, "causes": [TOO_LARGE]}, "warning", "Delivering, but some messages are failing. 3 of 12,480 messages failed"),
         ({"waiting": 60}, "good", "60 dead letters still pending from before this range."),
         ({"stalled": True, "pending": 7}, "bad", "Not delivering. No message has settled in the last minute. 7 messages pending."),
+        ({"circuit": "The circuit of the cluster is open: down.", "pending": 7}, "bad", "The circuit of the cluster is open: down. "),
         ({"connected": 0, "connection_error": "refused", "pending": 1}, "bad", "No broker connection: refused. 1 message pending."),
         ({"connected": 1, "connection_error": "refused"}, "warning", "1 of 2 producers without a broker connection: refused."),
         ({"gone": 1, "gone_for": 40.0}, "warning", "1 of 3 producers not seen for 40 s."),

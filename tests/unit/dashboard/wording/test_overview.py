@@ -18,3 +18,11 @@ def test_a_producer_is_connected_silent_closed_or_disconnected():
     assert wording.producer_state({**row, "closed_at": 60.0}, 100.0) == "closed 40 s ago"
     refused = {**row, "connected": False, "connection_error": "refused"}
     assert wording.producer_state(refused, 61.0) == "no connection: refused"
+    refusing = {
+        **row,
+        "circuit": "The circuit of the cluster is open: 5 of 5 failed. New messages are refused.",
+    }
+    assert wording.producer_state(refusing, 61.0) == (
+        "circuit of the cluster is open: 5 of 5 failed. New messages are refused"
+    )
+    assert [wording.producer_tone(one, 61.0) for one in (row, refused, refusing)] == ["good", "bad", "bad"]

@@ -12,6 +12,8 @@ from producer_core.producer.prometheus.definitions import METRICS
 from producer_core.producer.prometheus.families import Families
 from producer_core.producer.prometheus.readings import (
     BrokerReading,
+    CircuitKey,
+    CircuitReading,
     DeadLetters,
     FailedAttempts,
     FiringAlerts,
@@ -29,6 +31,7 @@ FULL = Reading(
     process=ProcessReading(7, 700, True),
     oldest_dead_letters={"orders": 1_700_000_000.5},
     firing_alerts={FiringAlerts("fenced", "critical"): 2},
+    circuits=CircuitReading({CircuitKey("", "open"): 1, CircuitKey("orders", "open"): 2}, {"orders": 9}, 3),
     store=StoreReading(4096, 1_800_000_000.5, True),
 )
 

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core import CircuitBreaker, CircuitOpen, ReliableKafkaProducer, RetryConfig
 from producer_core.errors import ConfigError, StoreLocked
 from producer_core.producer.prometheus import ProducerCollector, StoreCollector, start_metrics_server
 from producer_core.producer.prometheus.definitions import METRICS
@@ -92,7 +92,8 @@ def test_the_counters_of_a_process_equal_those_of_its_store(tmp_path):
 
 
 def test_each_source_has_the_metrics_that_the_table_names(tmp_path):
-    with made(tmp_path / "s.duckdb", journal_dir=tmp_path / "j", enable_deduplication=True) as producer:
+    options = {"journal_dir": tmp_path / "j", "enable_deduplication": True, "circuit_breaker": True}
+    with made(tmp_path / "s.duckdb", **options) as producer:
         send(producer, 1)
         producer.flush(10)
         found = {
@@ -181,6 +182,35 @@ def test_a_journal_and_deduplication_are_visible(tmp_path):
         assert values(collector, "producer_core_deduplication_degraded") == {(): 0}
         assert eventually(lambda: transports[0].held == 3)
         transports[0].release()
+
+
+def test_circuits_are_counted_by_topic_and_state(tmp_path):
+    def refuse(delivery):
+        return "TOPIC_AUTHORIZATION_FAILED" if delivery.topic == "orders" else None
+
+    breaker = CircuitBreaker(minimum_number_of_calls=5)
+    with made(None, script=refuse, circuit_breaker=breaker) as producer, made(None) as plain:
+        collector = ProducerCollector(producer, plain)
+        send(producer, 10)
+        producer.flush(10)
+        with pytest.raises(CircuitOpen):
+            producer.send_message("orders", 1)
+
+        found = values(collector, "producer_core_circuits")
+
+        topic = "messaging_destination_name"
+        assert {key: value for key, value in found.items() if value} == {
+            ((topic, ""), ("state", "closed")): 1,
+            ((topic, "orders"), ("state", "open")): 1,
+        }
+        assert found[(topic, ""), ("state", "open")] == 0
+        assert values(collector, "producer_core_refused_messages_total") == {((topic, "orders"),): 1}
+        assert values(collector, "producer_core_circuit_openings_total") == {(): 1}
+
+
+def test_a_process_without_a_circuit_breaker_has_no_metrics_of_circuits():
+    with made(None) as producer:
+        assert not [key for key in samples(ProducerCollector(producer)) if "circuit" in key[0]]
 
 
 def test_the_server_answers_for_its_producers():
