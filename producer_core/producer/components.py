@@ -184,7 +184,8 @@ class Components:
 
     @property
     def _journaled(self) -> bool:
-        return self.session.journal is not None
+        """Whether an accepted message waits on disk. An input that replaces the journal keeps its own rows."""
+        return self.session.journal is not None and self._options.journal is None
 
     def _make_circuits(self) -> Circuits | None:
         options = self._options

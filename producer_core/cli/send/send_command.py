@@ -93,6 +93,9 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 )
 @click.option("--restart", is_flag=True, help="Send the whole file again, with new message ids.")
 @click.option("--dedup", is_flag=True, help="Send identical rows (same topic, key and bytes) once.")
+@click.option(
+    "--circuit-breaker", is_flag=True, help="Stop reading the input while the brokers do not respond."
+)
 @click.option("--strict", is_flag=True, help="Stop at the first malformed row; deliver the rows before it.")
 @click.option(
     "--value-schema",
@@ -167,6 +170,7 @@ def send(
     delivery: str,
     restart: bool,
     dedup: bool,
+    circuit_breaker: bool,
     strict: bool,
     value_schema: Path | None,
     schema_registry: str | None,
@@ -237,6 +241,7 @@ def send(
             store=None if no_store else (store_path or "auto"),
             cluster_id=found,
             dedup=dedup,
+            circuit_breaker=circuit_breaker,
             telemetry_topic=telemetry_topic,
             resumable=resumable,
             listener=listener,

@@ -30,6 +30,7 @@ from producer_core.cli.send.summary import SendSummary
 from producer_core.cli.send.value_schema import value_of
 from producer_core.config import client_config
 from producer_core.errors import (
+    CircuitOpen,
     ConfigError,
     Fenced,
     InvalidMessage,
@@ -56,6 +57,9 @@ _MAX_PAUSE_S = 0.2
 """Seconds after which a row that waits for the rate limit notices an interrupt."""
 
 _PROBLEMS_SHOWN = 3
+
+_CIRCUIT_POLL = 0.2
+"""The longest wait in seconds before a row that an open circuit refused is tried again."""
 
 _SETTLE_POLL = 0.1
 """Seconds between two checks for unsettled messages."""
@@ -149,6 +153,7 @@ def open_producer(
     store: Path | str | None,
     cluster_id: str,
     dedup: bool,
+    circuit_breaker: bool = False,
     telemetry_topic: str | None = None,
     resumable: ResumableJob | None = None,
     listener: ReportListener | None = None,
@@ -163,6 +168,7 @@ def open_producer(
         ledger=store is not None,
         cluster_id=cluster_id or None,
         enable_deduplication=dedup,
+        circuit_breaker=circuit_breaker,
         run_replays=False,
         delivery=delivery,
         journal=None if resumable is None else resumable.start.progress,
@@ -230,6 +236,8 @@ class SendRun:
         self._row = -1  # the number of the row that is being enqueued
         self._reading = False  # the input may block; a signal interrupts it
         self._problem: ProducerError | None = None
+        self._stopping = threading.Event()  # set by the first signal
+        self._circuit_noted = ""  # the reason of the outage that was printed
 
     def run(self) -> None:
         """Send every row, then wait until each is settled. An error of the input ends only the reading."""
@@ -278,6 +286,7 @@ class SendRun:
             raise KeyboardInterrupt
         self.state.interrupted = True
         self.state.stopped = "interrupted"
+        self._stopping.set()
         self._input.stop()
         if self._reading:
             raise _Interrupted
@@ -388,6 +397,8 @@ class SendRun:
                     threading.Event().wait(min(error.retry_after, _MAX_PAUSE_S))
                 except QueueFull:
                     pass
+                except CircuitOpen as refusal:
+                    self._wait_for_circuit(refusal)
                 else:
                     self.state.accepted += 1
                     return True
@@ -404,6 +415,13 @@ class SendRun:
             raise
         self._unread()
         return False
+
+    def _wait_for_circuit(self, refusal: CircuitOpen) -> None:
+        """Wait until the circuit may let a message through, or a signal arrives. Print a note once per outage."""
+        if refusal.reason != self._circuit_noted:
+            self._circuit_noted = refusal.reason
+            output.say(f"Note: {refusal.what} Reading continues when the brokers respond.", err=True)
+        self._stopping.wait(min(max(refusal.retry_after_s, 0.05), _CIRCUIT_POLL))
 
     def _unread(self) -> None:
         self.state.read -= 1
