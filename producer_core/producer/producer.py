@@ -103,7 +103,7 @@ class ReliableKafkaProducer:
     provider; pass a TracerProvider to use another one. Needs the extra `otel` (docs/how-to/tracing.md).
 
     `circuit_breaker=True`, or a CircuitBreaker with other limits: during an outage, `send_message` raises CircuitOpen at
-    once. With a journal it goes on accepting messages, which wait there (docs/how-to/flow-control.md).
+    once. With a journal it still accepts messages, which wait there (docs/how-to/flow-control.md).
     `on_severe_errors="stop"` closes the producer after an error that needs an operator, such as refused credentials.
 
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.

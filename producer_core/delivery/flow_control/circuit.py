@@ -84,7 +84,13 @@ class Circuit:
         )
 
     def stalled_for(self, observed: float) -> float:
-        return observed - self._waiting_since if self.in_flight else 0.0
+        waiting = self.in_flight and not self._progressed
+        return observed - self._waiting_since if waiting else 0.0
+
+    def restart(self, observed: float) -> None:
+        """Forget failures and waits: they belong to an outage of the cluster that has ended."""
+        self.window.clear()
+        self._waiting_since = observed
 
     def evidence(
         self, now: float, *, stalled_for: float, disconnected_for: float = 0.0, disconnect_reason: str = ""

@@ -194,9 +194,9 @@ class Circuits(Hook):
         """Decide about the cluster, then about these topics; return the notices of what changed."""
         before = self._cluster.status.state
         changed = list(self._evaluate_cluster(now))
-        if before is not CLOSED and self._cluster.closed:  # failures of the outage say nothing about a topic
+        if before is not CLOSED and self._cluster.closed:
             for circuit in self._topics.values():
-                circuit.window.clear()
+                circuit.restart(self._observed)
         for topic in topics:
             changed += self._evaluate_topic(self._circuit_of(topic), now)
         self.guarded = not (self._cluster.closed and all(one.closed for one in self._topics.values()))

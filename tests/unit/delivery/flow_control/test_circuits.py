@@ -206,6 +206,19 @@ def test_an_outage_of_all_topics_opens_the_cluster_and_no_topic_before(world):
     assert len(world.notices) == 1
 
 
+def test_the_end_of_an_outage_opens_no_topic_that_waited_through_it(world):
+    """The first acknowledgements arrive before the next statistics."""
+    world.in_flight = {"orders"}
+    world.tick(12)
+    assert world.state() is HALF_OPEN
+    world.acknowledge(count=5)
+
+    assert (world.state(), world.state("orders")) == (CLOSED, CLOSED)
+    world.acknowledge("payments")
+    world.tick()
+    assert world.kinds() == ["circuit_opened", "circuit_closed"]
+
+
 def test_refused_messages_prove_that_the_brokers_respond(world):
     world.in_flight = {"orders"}
     for _ in range(20):
