@@ -84,9 +84,9 @@ class QueueFull(NotAccepted):
 class RateLimited(QueueFull):
     """The rate limit would delay the message for longer than it may wait."""
 
-    def __init__(self, message: str = "", *, fix: str = "", retry_after: float = 0.0) -> None:
+    def __init__(self, message: str = "", *, fix: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(message, fix=fix)
-        self.retry_after = retry_after
+        self.retry_after_s = retry_after_s
         """Seconds until the limit has room for the message, if no other message is sent before."""
 
 

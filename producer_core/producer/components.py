@@ -167,7 +167,7 @@ class Components:
         return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
 
     def _unlimited_enqueuer(self) -> Enqueuer:
-        innermost = enqueuer = self.engine.enqueuer
+        enqueuer: Enqueuer = self.engine.enqueuer
         if self.circuits is not None:
             from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
 
@@ -176,7 +176,7 @@ class Components:
             return enqueuer
         from producer_core.producer.tracing import TracingEnqueuer
 
-        innermost.resume_span = self.tracer.resume
+        self.engine.enqueuer.resume_span = self.tracer.resume
         self.tracer.close_at_exit(self._close_at_exit)
         return TracingEnqueuer(enqueuer, self.tracer)
 

@@ -394,7 +394,7 @@ class SendRun:
                         dedup_key=self._dedup_key(row) if self._options.dedup else None,
                     )  # fmt: skip
                 except RateLimited as error:
-                    threading.Event().wait(min(error.retry_after, _MAX_PAUSE_S))
+                    threading.Event().wait(min(error.retry_after_s, _MAX_PAUSE_S))
                 except QueueFull:
                     pass
                 except CircuitOpen as refusal:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from numbers import Integral, Real
+from typing import Any
 
 from producer_core.errors import ConfigError
 
@@ -37,13 +38,13 @@ class CircuitBreaker:
             _check(item.name, getattr(self, item.name))
 
 
-def _check(name: str, value: object) -> None:
+def _check(name: str, value: Any) -> None:
     counted = name in ("minimum_number_of_calls", "permitted_number_of_calls_in_half_open_state")
-    kind = Integral if counted else Real
-    if not isinstance(value, kind) or isinstance(value, bool) or not 0 < float(value) < math.inf:  # type: ignore[arg-type]
+    is_number = isinstance(value, Integral if counted else Real) and not isinstance(value, bool)
+    if not is_number or not 0 < float(value) < math.inf:
         what = "a whole number above 0" if counted else "a number above 0"
         raise ConfigError(f"{name} must be {what}, not {value!r}.", fix="Leave it out for the default.")
-    if name == "failure_rate_threshold" and float(value) > 1:  # type: ignore[arg-type]  # Real, checked above
+    if name == "failure_rate_threshold" and value > 1:
         raise ConfigError(f"{name} is a share from 0 to 1, not {value!r}.", fix="For 50 %, write 0.5.")
 
 

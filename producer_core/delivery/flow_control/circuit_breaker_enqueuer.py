@@ -32,13 +32,13 @@ class CircuitBreakerEnqueuer:
     def transport(self) -> Transport:
         return self._enqueuer.transport
 
-    def accept(self, delivery: Delivery) -> bool:
+    def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
         """Accept a message as `MessageEnqueuer` does. Raise CircuitOpen if its circuit is open."""
         if not self._circuits.guarded or self._journaled:
-            return self._accept(delivery)
+            return self._accept(delivery, max_block)
         probe, accepted = self._circuits.admit(delivery.topic), False
         try:
-            accepted = self._accept(delivery)
+            accepted = self._accept(delivery, max_block)
         finally:
             if probe and not accepted:  # a duplicate, or an error
                 self._circuits.return_permit(delivery.topic)

@@ -43,7 +43,7 @@ class RateLimit:
                 raise RateLimited(
                     f"The rate limit of {self._name} has no room for the next {at - now:.3g} s.",
                     fix="Send later or more slowly, or raise the limit or max_block_ms.",
-                    retry_after=at - now,
+                    retry_after_s=at - now,
                 )
             self._take(tokens, at)
             self._last = at

@@ -10,7 +10,7 @@ from producer_core.producer.tracing.spans import BatchSpan
 from producer_core.producer.tracing.tracer import MessageTracer
 
 if TYPE_CHECKING:
-    from producer_core.delivery.enqueue import MessageEnqueuer
+    from producer_core.delivery.enqueue import Enqueuer
     from producer_core.delivery.transport import Transport
     from producer_core.errors import ProducerError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TracingEnqueuer:
     """Has the methods of `MessageEnqueuer` with which messages are sent, and starts a span before each."""
 
-    def __init__(self, enqueuer: MessageEnqueuer, tracer: MessageTracer) -> None:
+    def __init__(self, enqueuer: Enqueuer, tracer: MessageTracer) -> None:
         self._enqueuer = enqueuer
         self._tracer = tracer
 
