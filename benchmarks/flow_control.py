@@ -1,4 +1,4 @@
-"""Measure the cost of flow control per message: a circuit breaker, off, closed and open.
+"""Measure the cost of flow control per message: a circuit breaker, off, closed and open, and a rate limit that no message reaches.
 
     python -m benchmarks.flow_control --rounds 5
 
@@ -28,6 +28,7 @@ _NOWHERE = "127.0.0.1:1"
 CASES = {
     "off": "no flow control",
     "closed": "circuit breaker, closed",
+    "limited": "rate limits for the producer and its topic, not reached",
     "open": "circuit breaker, open: CircuitOpen is raised",
 }
 
@@ -38,7 +39,12 @@ def one(*, way: str, count: int, servers: str, topic: str) -> dict[str, float]:
 
     refuses = way == "open"
     breaker = CircuitBreaker(max_in_flight_age_s=2.0) if refuses else way == "closed"
-    producer = ReliableKafkaProducer(_NOWHERE if refuses else servers, store=None, circuit_breaker=breaker)
+    producer = ReliableKafkaProducer(
+        _NOWHERE if refuses else servers,
+        {"max_messages_per_second": {topic: 1e9, "*": 1e9}} if way == "limited" else None,
+        store=None,
+        circuit_breaker=breaker,
+    )
     values = [message(number) for number in range(_DIFFERENT)]
     refused = 0
 

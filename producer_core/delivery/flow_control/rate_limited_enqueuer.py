@@ -32,17 +32,19 @@ class RateLimitedEnqueuer:
         self._limiter = limiter
         self._max_block = max_block
         self._in_callback = in_callback
+        self._accept = enqueuer.accept
 
     @property
     def transport(self) -> Transport:
         return self._enqueuer.transport
 
     def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
-        left = self._max_block if max_block is None else max_block
-        waited = self._limiter.acquire(delivery, min(left, self._max_wait()))
+        if not self._limiter.take_now(delivery):
+            left = self._max_block if max_block is None else max_block
+            max_block = left - self._limiter.acquire(delivery, min(left, self._max_wait()))
         accepted = False
         try:
-            accepted = self._enqueuer.accept(delivery, left - waited)
+            accepted = self._accept(delivery, max_block)
         finally:
             if not accepted:
                 self._limiter.give_back(delivery)

@@ -8,7 +8,7 @@ import threading
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core import QueueFull, RateLimited
+from producer_core import CircuitOpen, QueueFull, RateLimited
 from producer_core.errors import ConfigError, ProducerClosed
 from tests.fixtures.enqueueing import counts, memory_producer, quick_producer
 from tests.support import eventually
@@ -198,4 +198,24 @@ def test_a_producer_without_limits_has_no_limiter():
     assert producer._components.rate_limiter is None
     assert producer._enqueuer is producer._engine.enqueuer
     assert "rate_limit_stats" not in producer.get_stats()
+    producer.close()
+
+
+def test_a_message_that_an_open_circuit_refuses_does_not_wait_for_the_limit(monkeypatch):
+    """Its tokens return, so that the refusals of an outage do not add up to a wait."""
+    producer, _ = quick_producer(
+        config={"max_messages_per_second": 0.002, "rate_limit_burst_ms": 1_000_000}, circuit_breaker=True
+    )
+
+    def refuse(topic):
+        raise CircuitOpen(topic=topic, reason="no broker is connected")
+
+    monkeypatch.setattr(producer._components.circuits, "guarded", True)
+    monkeypatch.setattr(producer._components.circuits, "admit", refuse)
+    for _ in range(10):
+        with pytest.raises(CircuitOpen):
+            producer.send_message("orders", b"1")
+    monkeypatch.undo()
+
+    assert producer.try_send("orders", b"1")
     producer.close()

@@ -126,3 +126,28 @@ def test_a_message_that_waits_is_not_overtaken_by_a_smaller_one():
     assert refused.value.retry_after_s >= 1.0
     released.set()
     large.join(10)
+
+
+def test_what_passes_at_once_is_what_would_not_wait():
+    now = 100.0
+    settings = {"max_messages_per_second": {"orders": 3, "*": 5}, "max_bytes_per_second": 100}
+    first, second = limiter(lambda: now, **settings), limiter(lambda: now, **settings)
+
+    for step in range(200):
+        now = 100.0 + step * 0.07
+        sent = message("orders" if step % 3 else "payments", b"x" * (step * 7 % 60))
+        try:
+            second.acquire(sent, 0.0)
+            passes = True
+        except RateLimited:
+            passes = False
+        assert first.take_now(sent) is passes
+
+
+def test_nothing_overtakes_a_message_that_waits():
+    limited = limiter(max_messages_per_second=10, rate_limit_burst_ms=0)
+    limited._wait = lambda seconds: None
+    limited.acquire(message(), 60.0)
+    limited.acquire(message(), 60.0)  # reserved for 0.1 s later
+
+    assert not limited.take_now(message())
