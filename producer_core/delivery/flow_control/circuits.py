@@ -38,13 +38,6 @@ class CircuitReport:
     refused: Mapping[str, int] = field(default_factory=dict)
     times_opened: int = 0
 
-    @property
-    def state(self) -> CircuitState:
-        """The state of the cluster's circuit, or while that is closed, of the topic whose circuit opened first."""
-        return next(
-            (status.state for status in (self.cluster, *self.topics.values()) if status.reason), CLOSED
-        )
-
     def issues(self) -> list[str]:
         """Return a text for each circuit that is not closed, that of the cluster first."""
         named = {"the cluster": self.cluster, **{f"topic {name}": one for name, one in self.topics.items()}}

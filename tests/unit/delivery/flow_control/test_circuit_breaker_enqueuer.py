@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
@@ -184,10 +185,14 @@ def test_half_open_lets_a_part_of_a_group_through(open_producer, cluster):
     eventually(lambda: is_accepted(producer))
     producer._in_groups = True
 
-    threading.Timer(0.1, lambda: eventually(lambda: transport.held == 5) and transport.release()).start()
-    batch = producer.send_batch("orders", list(range(20)))
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(producer.send_batch, "orders", list(range(20)))
+        try:
+            eventually(lambda: transport.held == 5, timeout=20)
+        finally:
+            eventually(lambda: transport.release() or sending.done())
 
-    assert (batch["sent"], batch["failed"]) == (4, 16)
+    assert (sending.result()["sent"], sending.result()["failed"]) == (4, 16)
 
 
 def test_send_async_raises_the_refusal(open_producer, cluster):
@@ -248,6 +253,9 @@ def test_a_message_without_room_gives_its_probe_back(open_producer, cluster):
     for _ in range(20):  # more than the probes that a half-open circuit lets through
         with pytest.raises(QueueFull):
             producer.send_message("orders", 1)
+    producer._in_groups = True
+    batch = producer.send_batch("orders", list(range(20)))
+    assert not [entry.error for entry in batch["results"] if "circuit" in entry.error]
 
 
 def test_statistics_health_and_log_name_the_open_circuit(open_producer, cluster):
