@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,8 @@ Strength = Literal["one_copy", "one_copy_at_times", "stops_at_once", "unknown", 
 
 _RETRY_PAUSES_S = (2.0, 5.0, 15.0, 60.0)
 """Seconds until a topic that could not be described is checked again."""
+_MAX_TOPICS = 100
+"""Topics of one request. A request for each topic would take a client, a connection and 10 ms each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,9 @@ def _advice(replicas: int, min_isr: int) -> str:
 class ReplicationWatch(Hook):
     """Check each topic once, when the client first uses it, and emit a notice if acks=all means one copy there.
 
-    It never delays a producer, and its errors do not affect delivery. A thread of its own queries the topics and lives
-    only while topics are pending. A topic that cannot be described is retried for a while, then skipped.
+    It never delays a producer, and its errors do not affect delivery. A thread of its own queries the topics, many at
+    once, and lives only while topics are pending. A topic that cannot be described is retried for a while, then skipped.
+    `describe` returns a view or an error for each of the given topics.
     """
 
     def __init__(
@@ -94,14 +98,14 @@ class ReplicationWatch(Hook):
         config: ClientConfig,
         emit: Callable[[Notice], None],
         *,
-        describe: Callable[[str], TopicView] | None = None,
+        describe: Callable[[Sequence[str]], Mapping[str, TopicView | BrokerError]] | None = None,
         pauses: tuple[float, ...] = _RETRY_PAUSES_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._enabled = str(config.settings["acks"]) in ("all", "-1")
         self._config = config
         self._emit = emit
-        self._describe_topic = describe or self._describe
+        self._describe_topics = describe or self._describe
         self._pauses = pauses
         self._clock = clock
         self._wake = threading.Event()
@@ -139,12 +143,8 @@ class ReplicationWatch(Hook):
         while (wait := self._next()) is not None:
             self._wake.wait(wait)
             self._wake.clear()
-            for topic, attempts in self._due():
-                checked = self._check(topic)
-                with self._lock:
-                    del self._pending[topic]
-                    if not checked and attempts < len(self._pauses):
-                        self._pending[topic] = (time.monotonic() + self._pauses[attempts], attempts + 1)
+            while (due := self._due()) and not self._stopped:
+                self._check_all(due)
 
     def _next(self) -> float | None:
         """Return the seconds until a topic is due. If none is left, return None and end the thread."""
@@ -154,17 +154,32 @@ class ReplicationWatch(Hook):
             self._thread = None
             return None
 
-    def _due(self) -> list[tuple[str, int]]:
+    def _due(self) -> dict[str, int]:
+        """Return topics that are due, at most as many as one request takes, with their attempts."""
         now = time.monotonic()
         with self._lock:
-            return [(topic, attempts) for topic, (due, attempts) in self._pending.items() if due <= now]
+            due = ((topic, attempts) for topic, (at, attempts) in self._pending.items() if at <= now)
+            return dict(itertools.islice(due, _MAX_TOPICS))
 
-    def _check(self, topic: str) -> bool:
+    def _check_all(self, due: Mapping[str, int]) -> None:
+        """Report the weak ones of these topics, and schedule another attempt for those that cannot be described."""
         try:
-            view = self._describe_topic(topic)
+            views = self._describe_topics(list(due))
         except BrokerError as error:
-            logger.debug(**with_fields("replication unknown", topic=topic, error=str(error)))
-            return False
+            views = dict.fromkeys(due, error)
+        for topic, attempts in due.items():
+            view = views[topic]
+            if isinstance(view, BrokerError):
+                logger.debug(**with_fields("replication unknown", topic=topic, error=str(view)))
+            else:
+                self._report(topic, view)
+            with self._lock:
+                del self._pending[topic]
+                if isinstance(view, BrokerError) and attempts < len(self._pauses):
+                    self._pending[topic] = (time.monotonic() + self._pauses[attempts], attempts + 1)
+
+    def _report(self, topic: str, view: TopicView) -> None:
+        """Emit a notice if an acknowledged message may be on one disk only."""
         replication = judge(view)
         if replication.weak and not self._stopped:
             details = {
@@ -176,10 +191,9 @@ class ReplicationWatch(Hook):
             }
             text = f"Topic {topic}: {replication.text}"
             self._emit(Notice("weak_replication", "warning", text, self._clock(), details))
-        return True
 
-    def _describe(self, topic: str) -> TopicView:
-        return Cluster(self._config).topic(topic, timeout=10.0)
+    def _describe(self, topics: Sequence[str]) -> Mapping[str, TopicView | BrokerError]:
+        return Cluster(self._config).topics(topics, timeout=10.0)
 
 
 def _count(number: int, noun: str) -> str:

@@ -141,7 +141,10 @@ def weak_replication(path, now):
     """Store the alert of a weakly replicated topic, as its producer reports it."""
     notices = []
     watch = ReplicationWatch(
-        CONFIG, notices.append, describe=lambda name: topic(name, replicas=2, min_isr=1), clock=lambda: now
+        CONFIG,
+        notices.append,
+        describe=lambda names: {name: topic(name, replicas=2, min_isr=1) for name in names},
+        clock=lambda: now,
     )
     watch.client_statistics({"topics": {"orders": {}}})
     (notice,) = eventually(lambda: notices)

@@ -35,9 +35,9 @@ def test_each_topic_is_checked_once_and_only_weak_ones_are_reported():
     notices, described = [], []
     views = {"weak": topic("weak", replicas=1, min_isr=1), "sound": topic("sound")}
 
-    def describe(name):
-        described.append(name)
-        return views[name]
+    def describe(names):
+        described.extend(names)
+        return {name: views[name] for name in names}
 
     watch = ReplicationWatch(CONFIG, notices.append, describe=describe, clock=lambda: 5.0)
     for _ in range(3):
@@ -59,11 +59,8 @@ def watch_threads():
 def test_a_topic_that_cannot_be_described_is_retried_and_then_skipped():
     notices, results = [], [BrokerUnreachable("not yet"), BrokerUnreachable("not yet"), topic(replicas=1)]
 
-    def describe(name):
-        result = results.pop(0)
-        if isinstance(result, Exception):
-            raise result
-        return result
+    def describe(names):
+        return {name: results.pop(0) for name in names}
 
     ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(0.0, 0.0)).check("orders")
     eventually(lambda: len(notices) == 1)
@@ -77,10 +74,10 @@ def test_a_topic_that_cannot_be_described_is_retried_and_then_skipped():
 def test_after_stop_no_topic_is_checked_or_reported():
     notices, described, release = [], threading.Event(), threading.Event()
 
-    def describe(name):
+    def describe(names):
         described.set()
         release.wait(10)
-        return topic(replicas=1)
+        return {name: topic(replicas=1) for name in names}
 
     watch = ReplicationWatch(CONFIG, notices.append, describe=describe)
     watch.check("orders")
@@ -95,10 +92,10 @@ def test_after_stop_no_topic_is_checked_or_reported():
 def test_a_new_topic_is_checked_at_once_while_another_one_waits():
     notices = []
 
-    def describe(name):
-        if name == "away":
-            raise BrokerUnreachable("away")
-        return topic(name, replicas=1)
+    def describe(names):
+        return {
+            name: BrokerUnreachable("away") if name == "away" else topic(name, replicas=1) for name in names
+        }
 
     watch = ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(3600.0,))
     watch.check("away")
@@ -111,6 +108,38 @@ def test_a_new_topic_is_checked_at_once_while_another_one_waits():
 def test_without_acks_all_no_topic_is_checked():
     notices = []
     config = client_config("a:9092", {"acks": "1", "enable_idempotence": False})
-    ReplicationWatch(config, notices.append, describe=lambda name: topic(replicas=1)).check("orders")
+    ReplicationWatch(config, notices.append, describe=lambda names: {}).check("orders")
     assert not watch_threads()
     assert notices == []
+
+
+def test_topics_that_are_first_used_together_are_described_together():
+    requests, notices, release = [], [], threading.Event()
+
+    def describe(names):
+        release.wait(10)
+        requests.append(len(names))
+        return {name: topic(name, replicas=1) for name in names}
+
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe)
+    watch.client_statistics({"topics": {f"topic-{number}": {} for number in range(1000)}})
+    release.set()
+    eventually(lambda: len(notices) == 1000)
+
+    # The thread starts with the first topic, so its first request may have one topic only.
+    assert len(requests) <= 11
+    assert max(requests) <= 100
+
+
+def test_a_query_that_fails_is_repeated_for_each_of_its_topics():
+    notices, failures = [], [BrokerUnreachable("away")]
+
+    def describe(names):
+        if failures:
+            raise failures.pop()
+        return {name: topic(name, replicas=1) for name in names}
+
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(0.0,))
+    watch.client_statistics({"topics": {"orders": {}, "payments": {}}})
+    eventually(lambda: {notice.details["topic"] for notice in notices} == {"orders", "payments"})
+    eventually(lambda: not watch_threads())
