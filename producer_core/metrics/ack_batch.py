@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from producer_core.events import Acknowledged
 
 _from_row: Any = partial(tuple.__new__, Acknowledged)  # for speed: Acknowledged(*row) without a Python call
 _STEP = 256
 """Acknowledgements that `runs` skips at once inside a run."""
+
+
+class TopicSums(NamedTuple):
+    """The acknowledgements of one topic: their latencies, the size of their values, and how many had several attempts."""
+
+    latencies: Sequence[float]
+    bytes: int
+    retried: int
 
 
 class Acknowledgements(Sequence[Acknowledged]):
@@ -50,14 +58,27 @@ class Acknowledgements(Sequence[Acknowledged]):
             return batch
         return cls(*zip(*batch, strict=True)) if batch else cls(*((),) * 8)
 
-    def by_topic(self) -> list[tuple[str, Acknowledgements]]:
-        """Split the batch by topic."""
-        if self.topics.count(self.topics[0]) == len(self.topics):
-            return [(self.topics[0], self)]
-        rows: dict[str, list[Any]] = {}
-        for row in self._rows():
-            rows.setdefault(row[0], []).append(row)
-        return [(topic, Acknowledgements(*zip(*columns, strict=True))) for topic, columns in rows.items()]
+    def sums_by_topic(self) -> dict[str, TopicSums]:
+        """Sum the batch by topic. With a thousand topics, each may have only a few messages of a batch."""
+        topic, count = self.topics[0], len(self.topics)
+        if self.topics.count(topic) == count:
+            return {topic: TopicSums(self.latencies, sum(self.sizes), count - self.attempts.count(1))}
+        latencies: dict[str, list[float]] = {}
+        sizes: dict[str, int] = {}
+        retried: dict[str, int] = {}
+        for topic, latency, size, attempts in zip(
+            self.topics, self.latencies, self.sizes, self.attempts, strict=True
+        ):
+            if topic in sizes:
+                latencies[topic].append(latency)
+                sizes[topic] += size
+            else:
+                latencies[topic], sizes[topic] = [latency], size
+            if attempts > 1:
+                retried[topic] = retried.get(topic, 0) + 1
+        return {
+            topic: TopicSums(latencies[topic], size, retried.get(topic, 0)) for topic, size in sizes.items()
+        }
 
     def runs(self) -> list[tuple[int, int]]:
         """Return the first and last index of each run of consecutive offsets in one partition.

@@ -6,10 +6,11 @@ import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from producer_core.events import Acknowledged, AttemptFailed, DeadLetter, Hook, Remark
-from producer_core.metrics.ack_batch import Acknowledgements
+from producer_core.metrics.ack_batch import Acknowledgements, TopicSums
 from producer_core.metrics.histogram import Histogram
 
 _HISTORY = 1000
@@ -34,8 +35,11 @@ class TopicCounters:
     histogram: Histogram = field(default_factory=Histogram)
 
     def copy(self) -> TopicCounters:
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return TopicCounters(**{**values, "histogram": self.histogram.copy()})
+        *counts, histogram = _values_of(self)
+        return TopicCounters(*counts, histogram.copy())
+
+
+_values_of = attrgetter(*(item.name for item in fields(TopicCounters)))  # the histogram is last
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class Metrics(Hook):
 
     def acknowledged(self, batch: Sequence[Acknowledged]) -> None:
         with self._lock:
-            for topic, items in Acknowledgements.of(batch).by_topic() if batch else ():
-                self._count(self._counters_of(topic), items)
+            for topic, sums in Acknowledgements.of(batch).sums_by_topic().items() if batch else ():
+                self._count(self._counters_of(topic), sums)
 
     def attempt_failed(self, event: AttemptFailed) -> None:
         with self._lock:
@@ -120,12 +124,12 @@ class Metrics(Hook):
         self._copies.pop(topic, None)
         return self._topics.get(topic) or self._topics.setdefault(topic, TopicCounters())
 
-    def _count(self, counters: TopicCounters, items: Acknowledgements) -> None:
-        latencies = items.latencies
-        counters.acknowledged += len(items)
-        counters.bytes += sum(items.sizes)
+    def _count(self, counters: TopicCounters, sums: TopicSums) -> None:
+        latencies = sums.latencies
+        counters.acknowledged += len(latencies)
+        counters.bytes += sums.bytes
         counters.latency_sum += sum(latencies)
-        counters.retry_successes += len(items) - items.attempts.count(1)
+        counters.retry_successes += sums.retried
         # A message that a probe found has no latency, because the time of its append is unknown.
         known = latencies if min(latencies) > 0 else [latency for latency in latencies if latency > 0]
         counters.histogram.add(known)

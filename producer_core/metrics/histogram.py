@@ -18,6 +18,8 @@ SCALE = 4
 BASE = 2.0 ** (2.0**-SCALE)
 RELATIVE_ERROR = BASE**0.5 - 1
 _PER_LOG2 = 2**SCALE
+_FEW = 8
+"""Latencies up to which it takes longer to find the end of a bucket than to count one by one."""
 
 
 def bucket_of(seconds: float) -> int:
@@ -46,12 +48,17 @@ class Histogram:
 
     def add(self, latencies: Iterable[float]) -> None:
         """Count latencies given in seconds."""
-        ordered = sorted(latencies)
+        ordered, counts = sorted(latencies), self.counts
+        if len(ordered) <= _FEW:
+            for latency in ordered:
+                bucket = bucket_of(latency)
+                counts[bucket] = counts.get(bucket, 0) + 1
+            return
         done = 0
         while done < len(ordered):  # one step for each bucket, not for each latency
             bucket = bucket_of(ordered[done])
             end = bisect_right(ordered, bucket, done, key=bucket_of)
-            self.counts[bucket] += end - done
+            counts[bucket] = counts.get(bucket, 0) + end - done  # a Counter calls Python code for a new key
             done = end
 
     def merge(self, other: Histogram | Mapping[int, int]) -> None:

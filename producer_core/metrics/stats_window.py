@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter, sub
 
 from producer_core.events import Notice
 from producer_core.metrics.ack_ledger import AckLedger
@@ -14,6 +15,9 @@ from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow
 from producer_core.metrics.batch_size import split
 from producer_core.metrics.client_stats import ClientStats
 from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
+
+_NO_COUNTS = TopicCounters()
+_counts_of = attrgetter(*StatisticsRow._fields[5:])
 
 
 class StatsWindow:
@@ -76,8 +80,10 @@ def _statistics(
 ) -> list[StatisticsRow]:
     rows = []
     for topic in sorted({*after.topics, *pending, *pending_before}):
-        old, new = before.topics.get(topic) or TopicCounters(), after.topics.get(topic) or TopicCounters()
-        counts = [getattr(new, name) - getattr(old, name) for name in StatisticsRow._fields[5:]]
+        old, new = before.topics.get(topic, _NO_COUNTS), after.topics.get(topic, _NO_COUNTS)
+        if old is new and pending[topic] == pending_before[topic]:
+            continue
+        counts = list(map(sub, _counts_of(new), _counts_of(old)))
         accepted = counts[0] + counts[1] + pending[topic] - pending_before[topic]
         if accepted or any(counts):
             rows.append(StatisticsRow(*where, topic, accepted, *counts))
@@ -87,10 +93,12 @@ def _statistics(
 def _latencies(where: tuple[int, str, str], before: Snapshot, after: Snapshot) -> list[LatencyRow]:
     rows = []
     for topic, counters in after.topics.items():
-        old = before.topics[topic].histogram.counts if topic in before.topics else Counter()
+        if counters is (known := before.topics.get(topic)):
+            continue
+        old = {} if known is None else known.histogram.counts
         for bucket, count in counters.histogram.counts.items():
-            if count > old[bucket]:
-                rows.append(LatencyRow(*where, topic, bucket, count - old[bucket]))
+            if new := count - old.get(bucket, 0):  # a Counter calls Python code for a missing key
+                rows.append(LatencyRow(*where, topic, bucket, new))
     return rows
 
 

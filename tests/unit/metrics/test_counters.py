@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from producer_core.events import Acknowledged
 from producer_core.metrics.ack_batch import Acknowledgements
 from producer_core.metrics.counters import Metrics
@@ -52,10 +54,6 @@ def test_a_batch_in_columns_is_an_equal_sequence_with_equal_counts():
     columns = Acknowledgements.of(items)
 
     assert (list(columns), columns[1], list(columns[1:]), len(columns)) == (items, items[1], items[1:], 3)
-    assert [(topic, list(part)) for topic, part in columns.by_topic()] == [
-        ("orders", [items[0], items[2]]),
-        ("payments", [items[1]]),
-    ]
     assert not Acknowledgements.of([])
 
     one, other = Metrics(), Metrics()
@@ -63,3 +61,26 @@ def test_a_batch_in_columns_is_an_equal_sequence_with_equal_counts():
     other.acknowledged(columns)
     assert one.snapshot().total("bytes") == other.snapshot().total("bytes") == 300
     assert one.snapshot().histogram.counts == other.snapshot().histogram.counts
+
+
+def test_the_counts_of_a_batch_of_many_topics_equal_those_of_its_single_acknowledgements():
+    topics = ["orders", "payments", "orders", "refunds", "orders"]
+    items = [
+        Acknowledged(topic, 0, seq, 0.01 * (seq + 1), 100 + seq, 1 + seq % 2, seq)
+        for seq, topic in enumerate(topics)
+    ]
+    together, one_by_one = Metrics(), Metrics()
+
+    together.acknowledged(items)
+    for item in items:
+        one_by_one.acknowledged([item])
+
+    whole, summed = together.snapshot(), one_by_one.snapshot()
+    for topic, counters in whole.topics.items():
+        other = summed.topics[topic]
+        assert counters.histogram.counts == other.histogram.counts
+        assert replace(counters, histogram=other.histogram) == other
+    orders = whole.topics["orders"]
+    assert (orders.acknowledged, orders.bytes, orders.retry_successes) == (3, 306, 0)
+    assert whole.total("retry_successes") == 2
+    assert sorted(whole.recent_latencies) == sorted(summed.recent_latencies)
