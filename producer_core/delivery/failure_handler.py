@@ -137,11 +137,16 @@ class FailureHandler:
     def decide_pending(self) -> None:
         """Decide the verdicts that waited for the latest statistics. Called on the poll thread."""
         decidable, self._awaiting_statistics = self._awaiting_statistics, []
-        for pending in decidable:
-            verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
-            text = self._with_reason(pending.failure, pending.text, verdict)
-            pending.delivery.state = QUEUED
-            self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
+        if decidable:
+            with self._settlement.until_reported():  # one wake-up for all of them
+                for pending in decidable:
+                    self._decide(pending)
+
+    def _decide(self, pending: PendingVerdict) -> None:
+        verdict: Verdict = pending.expected if self._is_proved(pending) else "possibly_persisted"
+        text = self._with_reason(pending.failure, pending.text, verdict)
+        pending.delivery.state = QUEUED
+        self._record(pending.delivery, pending.failure, text, verdict, pending.partition)
 
     def _is_proved(self, pending: PendingVerdict) -> bool:
         times = pending.delivery.accepted_at, pending.produced_at

@@ -28,14 +28,14 @@ class HookDispatcher:
     """Calls every hook. An exception in a hook is logged; the other hooks are still called, and the thread continues."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
-        self._acknowledged = [hook.acknowledged for hook in hooks]
-        self._attempt_failed = [hook.attempt_failed for hook in hooks]
-        self._died = [hook.died for hook in hooks]
-        self._duplicate = [hook.duplicate for hook in hooks]
-        self._counted = [hook.counted for hook in hooks]
-        self._client_statistics: Sequence[_StatisticsListener] = [hook.client_statistics for hook in hooks]
-        self._connection_failed = [hook.connection_failed for hook in hooks]
-        self._notice = [hook.notice for hook in hooks]
+        self._acknowledged = _overridden(hooks, "acknowledged")
+        self._attempt_failed = _overridden(hooks, "attempt_failed")
+        self._died = _overridden(hooks, "died")
+        self._duplicate = _overridden(hooks, "duplicate")
+        self._counted = _overridden(hooks, "counted")
+        self._client_statistics: Sequence[_StatisticsListener] = _overridden(hooks, "client_statistics")
+        self._connection_failed = _overridden(hooks, "connection_failed")
+        self._notice = _overridden(hooks, "notice")
         self._local = threading.local()
         self._deferred: list[_Call] | None = None  # while closing
 
@@ -163,6 +163,12 @@ class HookDispatcher:
             logger.exception(**with_fields("delivery callback failed", topic=topic))
         finally:
             self._local.calling = False
+
+
+def _overridden(hooks: Sequence[Hook], name: str) -> list[Callable[..., None]]:
+    """Return the hooks' methods of this name, without those that do nothing."""
+    methods = [getattr(hook, name) for hook in hooks]
+    return [method for method in methods if getattr(method, "__func__", None) is not getattr(Hook, name)]
 
 
 def _call_each(listeners: Sequence[Callable[..., None]], *event: Any) -> None:

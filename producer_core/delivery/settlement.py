@@ -76,7 +76,7 @@ class Settlement:
     def reports(self, batch: Sequence[Report]) -> None:
         """Settle reported messages. Called on the poll thread."""
         reports = ReportBatch.of(batch)
-        with self._until_reported(), self._hooks.callbacks_last():
+        with self.until_reported(), self._hooks.callbacks_last():
             acknowledged = (
                 self._all_acked(reports) if reports.plain else Acknowledgements.of(self._each(reports))
             )
@@ -165,7 +165,7 @@ class Settlement:
 
     def found(self, delivery: Delivery, result: ProbeResult) -> None:
         """Acknowledge a message that a probe found on its topic."""
-        with self._until_reported():
+        with self.until_reported():
             item = self._acked(delivery, FoundReport(result))
             if item is not None:
                 self._hooks.acknowledged([item])
@@ -177,7 +177,7 @@ class Settlement:
         self, delivery: Delivery, failure: Failure, *, proof: tuple[Verdict, str] | None = None
     ) -> None:
         """Turn the message into a dead letter. `proof` as in `make_dead_letter`."""
-        with self._until_reported():
+        with self.until_reported():
             self._duplicates.prolong(delivery)
             if self._remove(delivery):
                 self._give_up(delivery, failure, proof)
@@ -213,7 +213,7 @@ class Settlement:
 
     def duplicate(self, delivery: Delivery) -> None:
         """Settle a held message whose original was acknowledged."""
-        with self._until_reported():
+        with self.until_reported():
             if self._remove(delivery):
                 if self._pending_log is not None:
                     self._pending_log.mark_redundant(delivery)
@@ -229,7 +229,7 @@ class Settlement:
             self.duplicates.pop(next(iter(self.duplicates)), None)
 
     @contextlib.contextmanager
-    def _until_reported(self) -> Iterator[None]:
+    def until_reported(self) -> Iterator[None]:
         """Mark this thread as reporting: a flush also waits for the hooks, which run after the removal from `pending`."""
         thread = threading.get_ident()
         if thread in self.reporting:  # nested: the outer call ends the report

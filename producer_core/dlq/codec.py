@@ -6,6 +6,7 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -14,11 +15,15 @@ from producer_core.events import Attempt, DeadLetter
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+_RECORD = ("message_id", "cluster_id", "producer_id", "topic", "partition", "key")
+_FAILURE = (
+    *("state", "quarantined", "replayable", "verdict", "verdict_reason", "kind", "code", "error_text"),
+    "fingerprint",
+)
+_ORIGIN = ("accepted_at", "failed_at", "source", "host", "version", "replay_count")
 LETTER_COLUMNS = (
-    *("message_id", "cluster_id", "producer_id", "topic", "partition", "key", "value_size", "state"),
-    *("quarantined", "replayable", "verdict", "verdict_reason", "kind", "code", "error_text", "fingerprint"),
-    *("attempts", "accepted_at", "failed_at", "source", "host", "version", "replay_count", "operation_id"),
-    *("state_at", "landed_partition", "landed_offset"),
+    *(*_RECORD, "value_size", *_FAILURE, "attempts", *_ORIGIN),
+    *("operation_id", "state_at", "landed_partition", "landed_offset"),
 )
 WRITTEN_COLUMNS = (*LETTER_COLUMNS, "key_mark")
 BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
@@ -32,6 +37,9 @@ OLDEST_FIRST = "accepted_at, length(message_id), message_id"
 """The ORDER BY of acceptance. Messages of one batch have the same time, and ids that end with their number."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
+_record_of, _failure_of, _origin_of = attrgetter(*_RECORD), attrgetter(*_FAILURE), attrgetter(*_ORIGIN)
+_TEXTS = ("topic", "error_text", "verdict_reason", "source", "host", "code")
+_texts_of = attrgetter(*_TEXTS)
 
 
 def acceptance_order(dead_letter: DeadLetter) -> tuple[float, int, str]:
@@ -43,14 +51,11 @@ def dead_letter_row(
     dead_letter: DeadLetter, *, now: float, operation_id: str | None = None
 ) -> tuple[Any, ...]:
     """Return the row of `dead_letters` for a new dead letter: LETTER_COLUMNS, in order."""
-    values = {
-        **{name: getattr(dead_letter, name) for name in _SAME},
-        "value_size": None if dead_letter.value is None else len(dead_letter.value),
-        "attempts": len(dead_letter.attempts),
-        "operation_id": operation_id,
-        "state_at": now,
-    }
-    return tuple(values.get(column) for column in LETTER_COLUMNS)
+    size = None if dead_letter.value is None else len(dead_letter.value)
+    return (
+        *(*_record_of(dead_letter), size, *_failure_of(dead_letter), len(dead_letter.attempts)),
+        *(*_origin_of(dead_letter), operation_id, now, None, None),
+    )
 
 
 def written_row(dead_letter: DeadLetter, *, now: float, operation_id: str | None = None) -> tuple[Any, ...]:
@@ -149,10 +154,11 @@ def read_line(line: bytes) -> DeadLetter:
 
 def encodable(dead_letter: DeadLetter) -> DeadLetter:
     """Return the dead letter with texts that are valid in UTF-8, so that no error text prevents storing it."""
+    every_text = "".join([text or "" for text in _texts_of(dead_letter)])
+    if every_text.isascii() and all(one.text.isascii() for one in dead_letter.attempts):
+        return dead_letter  # the usual case: a copy takes as long as all its columns
     texts: dict[str, Any] = {
-        name: _utf8(value)
-        for name in ("topic", "error_text", "verdict_reason", "source", "host", "code")
-        if (value := getattr(dead_letter, name)) is not None
+        name: _utf8(value) for name in _TEXTS if (value := getattr(dead_letter, name)) is not None
     }
     attempts = tuple(replace(one, text=_utf8(one.text)) for one in dead_letter.attempts)
     return replace(dead_letter, **texts, attempts=attempts)

@@ -78,7 +78,7 @@ def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
 
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
-        return replace(dead_letter, state="dead")
+        return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
     _, accepted_at, replay_count, quarantined, _, attempts = earlier
     return replace(
         dead_letter,

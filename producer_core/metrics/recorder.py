@@ -116,7 +116,8 @@ class Recorder(Hook):
         if self._ledger is not None:
             self._ledger.died(dead_letter)
         self._dead_letters.add(dead_letter)
-        self._wake.set()
+        if not self._wake.is_set():  # for speed; the thread clears it before it takes the dead letters
+            self._wake.set()
 
     def notice(self, notice: Notice) -> None:
         with self._lock:

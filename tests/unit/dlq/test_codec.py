@@ -73,6 +73,13 @@ def test_texts_that_are_not_utf_8_are_replaced():
     assert codec.read_line(codec.write_line(odd)) == written
 
 
+def test_a_dead_letter_with_plain_texts_is_not_copied_to_be_written():
+    plain, accented = dead_letter(), dead_letter(error_text="délai dépassé")
+
+    assert codec.encodable(plain) is plain
+    assert codec.encodable(accented) == accented
+
+
 @pytest.mark.parametrize("key", [b"", b"key", bytes(range(256))])
 def test_the_mark_of_a_key_is_the_same_in_python_and_in_sql(key):
     with duckdb.connect() as connection:
