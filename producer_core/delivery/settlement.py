@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _MAX_DUPLICATES = 10_000
 """Ids of duplicates kept for `get_message_status`; the oldest is dropped first."""
 
+_NESTED: AbstractContextManager[None] = contextlib.nullcontext()
 _new_tuple = tuple.__new__
 _topic_of, _seq_of, _id_of, _callbacks_of = map(attrgetter, ("topic", "seq", "id", "callbacks"))
 
@@ -228,13 +230,16 @@ class Settlement:
         if len(self.duplicates) > _MAX_DUPLICATES:
             self.duplicates.pop(next(iter(self.duplicates)), None)
 
+    def until_reported(self) -> AbstractContextManager[None]:
+        """Mark this thread as reporting: a flush also waits for the hooks, which run after the removal from `pending`.
+
+        In a nested use, the outer one ends the report.
+        """
+        return _NESTED if threading.get_ident() in self.reporting else self._report()
+
     @contextlib.contextmanager
-    def until_reported(self) -> Iterator[None]:
-        """Mark this thread as reporting: a flush also waits for the hooks, which run after the removal from `pending`."""
+    def _report(self) -> Iterator[None]:
         thread = threading.get_ident()
-        if thread in self.reporting:  # nested: the outer call ends the report
-            yield
-            return
         self.reporting.add(thread)
         try:
             yield
