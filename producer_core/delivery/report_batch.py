@@ -79,7 +79,7 @@ class ReportBatch(Sequence["Report"]):
     @classmethod
     def of(cls, batch: Sequence[Report]) -> ReportBatch:
         """Return the reports as a batch."""
-        if isinstance(batch, cls):
+        if type(batch) is ReportBatch:
             return batch
         rows: list[Any] = []
         for delivery, error, message in batch:

@@ -25,7 +25,7 @@ Strength = Literal["one_copy", "one_copy_at_times", "stops_at_once", "unknown", 
 _RETRY_PAUSES_S = (2.0, 5.0, 15.0, 60.0)
 """Seconds until a topic that could not be described is checked again."""
 _MAX_TOPICS = 100
-"""Topics of one request. A request for each topic would take a client, a connection and 10 ms each."""
+"""Topics of one request. With a client and two requests for each topic, a topic takes ten times the CPU time."""
 
 
 @dataclass(frozen=True, slots=True)
