@@ -35,11 +35,11 @@ class TopicCounters:
     histogram: Histogram = field(default_factory=Histogram)
 
     def copy(self) -> TopicCounters:
-        *counts, histogram = _values_of(self)
-        return TopicCounters(*counts, histogram.copy())
+        values = (*_counts_of(self), self.histogram.copy())
+        return TopicCounters(*values)
 
 
-_values_of = attrgetter(*(item.name for item in fields(TopicCounters)))  # the histogram is last
+_counts_of = attrgetter(*(item.name for item in fields(TopicCounters)[:-1]))  # without the histogram
 
 
 @dataclass(frozen=True)
