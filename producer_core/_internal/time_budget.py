@@ -10,17 +10,21 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _thread = threading.local()
 _exiting = threading.Event()
 
 
 class TimeBudget:
-    """A time limit. It is unlimited until any thread sets it."""
+    """A time limit. It is unlimited until any thread sets it.
 
-    def __init__(self) -> None:
+    A waiting thread calls `while_waiting` at least every 50 ms.
+    """
+
+    def __init__(self, while_waiting: Callable[[], None] = lambda: None) -> None:
         self._ends = math.inf
+        self.while_waiting = while_waiting
 
     def end_in(self, seconds: float) -> None:
         self._ends = min(self._ends, time.monotonic() + seconds)
@@ -47,9 +51,12 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def over() -> bool:
-    """Whether this thread must stop waiting."""
-    budget = getattr(_thread, "budget", None)
-    return _exiting.is_set() or (budget is not None and budget.over())
+    """Whether this thread must stop waiting. A thread that waits for the store calls this again and again."""
+    budget: TimeBudget | None = getattr(_thread, "budget", None)
+    if budget is None:
+        return _exiting.is_set()
+    budget.while_waiting()
+    return _exiting.is_set() or budget.over()
 
 
 def end_for_all() -> None:

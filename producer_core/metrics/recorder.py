@@ -3,18 +3,18 @@
 Statistics are taken once a second as the difference of two snapshots, so that nothing is counted twice, and nothing is lost
 when a flush fails: the batches wait, and beyond a limit the two oldest are summed. They are written each second while a
 dashboard or a command reads the store or when a batch contains news, and otherwise four at a time, or eight at a time
-when the producer is idle. The eight are then written as one, with librdkafka's statistics summed by minute.
+when the producer is idle. The eight are then written as one, with librdkafka's statistics summed by minute. Until they are
+in the store, they are also in a file beside it (`statistics_log.py`), so that `kill -9` loses one second of counts. While the
+thread waits for the store, it continues to collect statistics once a second.
 
 The thread also flushes dead letters within 100 ms; `dlq/store_or_spill.py` decides where they go.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
+import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core.events import Acknowledged, DeadLetter, Hook, Notice
 from producer_core.metrics.batch import Batch
-from producer_core.metrics.batch_size import sum_by_minute
+from producer_core.metrics.batch_queue import BatchQueue
 from producer_core.metrics.heartbeat import IDLE_INTERVAL
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
@@ -36,17 +36,14 @@ _UNREAD_BATCHES = 4
 """Batches that are written together while the store is not read: opening it costs 15 ms, however much is written."""
 _UNREAD_HEARTBEATS = round(IDLE_INTERVAL / _TICK)
 """Batches without any count that are written together: readers expect a heartbeat within `ALIVE`."""
-_TRANSACTION_BATCHES = 60
-"""Batches that are merged in one transaction."""
 _COLLECT_S = 0.05
 """Seconds that a dead letter waits for others before it is written."""
-_MAX_BATCHES = 300
-"""Batches that may wait for the store."""
-_MAX_LEDGER = 4_000_000
-"""Acknowledgements whose ledger rows may wait for the store: about 64 MB."""
 _MAINTENANCE_INTERVAL = 60.0
 _SPILL_TIMEOUT = 15.0
 """Seconds that stop() waits beyond its timeout for dead letters to be on disk: another process may hold the spill file."""
+
+_LAST_STEP_S = 0.5
+"""Seconds of a stop in which the thread no longer waits for the store, but writes to files and ends."""
 
 _TIMED_OUT = "The store and the spill file did not respond in time."
 
@@ -81,9 +78,9 @@ class Recorder(Hook):
         dead_letters: WritesDeadLetters,
         window: StatsWindow,
         *,
+        batches: BatchQueue | None = None,
         each_second: Sequence[Callable[[RecorderDestination], None]] = (),
         telemetry: BatchPublisher | None = None,
-        keep_ledger: bool = False,
     ) -> None:
         self._store = store
         self._dead_letters = dead_letters
@@ -92,18 +89,19 @@ class Recorder(Hook):
         self._telemetry = telemetry
         self._ledger = window.ledger
         self._client = window.client
-        self._keep_ledger = keep_ledger
         self._clock = window.clock
         self._lock = threading.Lock()  # guards the two fields below
         self._notices: list[Notice] = []
         self._flushes: list[threading.Event] = []  # each is set after the next complete write
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._batches: deque[Batch] = deque()
+        self._batches = BatchQueue() if batches is None else batches
         self._maintained_at = 0.0
         self._last_state: tuple[object, ...] = ()
-        self._time_budget = time_budget.TimeBudget()
-        self.ledger_lost = 0  # acknowledgements whose rows had no room while the store was not available
+        self._news = False  # whether a batch must be written at once
+        self._next_collection = math.inf
+        self._collected_last = False
+        self._time_budget = time_budget.TimeBudget(while_waiting=self._collect_if_due)
         self._thread = threading.Thread(target=self._run, name="producer-core-recorder", daemon=True)
 
     # the hook
@@ -142,9 +140,10 @@ class Recorder(Hook):
     def stop(self, timeout: float = 10.0) -> None:
         """Write everything and stop. Dead letters that cannot be written are spilled; if that fails too, this is logged.
 
-        Waits for the store until the timeout, and for dead letters on disk for another `_SPILL_TIMEOUT` seconds.
+        Statistics that the store does not take remain in the log, which the next process with this store merges.
+        Waits for the store almost until the timeout, and for dead letters on disk for another `_SPILL_TIMEOUT` seconds.
         """
-        self._time_budget.end_in(timeout)
+        self._time_budget.end_in(max(timeout / 2, timeout - _LAST_STEP_S))
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout)
@@ -152,6 +151,9 @@ class Recorder(Hook):
             self._thread.join(_SPILL_TIMEOUT)
         if self._dead_letters.waiting:
             self._log_lost()
+        if self._batches.in_memory_only:
+            reason = self._store.trouble or _TIMED_OUT
+            logger.error(**with_fields("the last statistics could not be stored", reason=reason))
         if self._telemetry is not None:
             self._telemetry.close()
 
@@ -181,20 +183,18 @@ class Recorder(Hook):
                 self._tick(write=bool(flushes))
                 for flushed in flushes:
                     flushed.set()
+        if not self._collected_last:
+            self._collected_last = True
+            self._collect()
         self._dead_letters.close()
         self._tick(write=True)
+        self._batches.close()
 
     def _tick(self, *, write: bool) -> None:
         write = write or self._store.trouble is not None
-        with self._lock:
-            notices, self._notices = tuple(self._notices), []
-        for batch in self._window.take(notices):
-            self._batches.append(batch if self._keep_ledger else batch.without_ledger())
-            write |= self._has_news(self._batches[-1])
-            if self._telemetry is not None:
-                self._telemetry.publish(batch)
-        write |= self._are_enough()
-        self._limit_batches()
+        self._collect()
+        write |= self._news or self._are_enough()
+        self._batches.limit()
         if self._dead_letters.spilled:
             self._dead_letters.flush()
         self._store.use(lambda destination: self._flush_batches(destination, write), part="statistics")
@@ -202,6 +202,25 @@ class Recorder(Hook):
             self._store.use(step, part=step)
 
     # statistics
+
+    def _collect(self) -> None:
+        """Take the statistics since the last call, and keep them on disk."""
+        self._next_collection = math.inf  # this call may wait for the store, too
+        with self._lock:
+            notices, self._notices = tuple(self._notices), []
+        for batch in self._window.take(notices):
+            self._news |= self._has_news(self._batches.add(batch))
+            if self._telemetry is not None:
+                self._telemetry.publish(batch)
+        self._batches.keep()
+        self._next_collection = time.monotonic() + _TICK
+
+    def _collect_if_due(self) -> None:
+        """Collect once a second, and once when the producer closes. Called while this thread waits for the store."""
+        last = self._stopping.is_set() and not self._collected_last
+        if (last and self._next_collection < math.inf) or time.monotonic() >= self._next_collection:
+            self._collected_last = self._collected_last or last
+            self._collect()
 
     def _has_news(self, batch: Batch) -> bool:
         """Return whether a batch must be written now: it shows a change or an error, or a kill must not lose it."""
@@ -212,43 +231,19 @@ class Recorder(Hook):
 
     def _are_enough(self) -> bool:
         """Return whether the waiting batches are worth a transaction."""
-        idle = not any(batch.statistics or batch.latencies for batch in self._batches)
-        return len(self._batches) >= (_UNREAD_HEARTBEATS if idle else _UNREAD_BATCHES)
+        return len(self._batches) >= (_UNREAD_HEARTBEATS if self._batches.idle else _UNREAD_BATCHES)
 
     def _flush_batches(self, destination: RecorderDestination, write: bool) -> None:
         if not write and not destination.batches.recently_read():
             return
-        while batches := tuple(itertools.islice(self._batches, _TRANSACTION_BATCHES)):
-            destination.batches.append(*_reduced(batches, unread=not destination.batches.recently_read()))
-            for _ in batches:
-                self._batches.popleft()
+        self._batches.flush(destination.batches)
+        self._news = False
         if time.monotonic() - self._maintained_at > _MAINTENANCE_INTERVAL:
             self._maintained_at = time.monotonic()
             destination.batches.rollup(self._clock())
             destination.batches.prune(self._clock())
 
-    def _limit_batches(self) -> None:
-        """Sum the two oldest batches beyond the limit. Their counts are kept; only their resolution is reduced."""
-        if len(self._batches) > _MAX_BATCHES:
-            first, second = self._batches.popleft(), self._batches.popleft()
-            self._batches.appendleft(sum_by_minute(first, second))
-        if self._keep_ledger:
-            self._limit_ledger()
-
-    def _limit_ledger(self) -> None:
-        """Drop and count the oldest ledger rows beyond the limit, an eighth of it at once to keep the notices few."""
-        excess = sum(batch.acknowledgements for batch in self._batches) - _MAX_LEDGER
-        if excess <= 0:
-            return
-        target = self.ledger_lost + excess + _MAX_LEDGER // 8
-        for index, batch in enumerate(self._batches):
-            if batch.ledger and self.ledger_lost < target:
-                self._batches[index] = rest = batch.drop_ledger_rows(target - self.ledger_lost)
-                self.ledger_lost += batch.acknowledgements - rest.acknowledgements
-
-
-def _reduced(batches: Sequence[Batch], *, unread: bool) -> Sequence[Batch]:
-    """Return one batch for heartbeats that are written together while the store is not read, or else all batches."""
-    if unread and len(batches) > 1 and all(batch.is_heartbeat for batch in batches):
-        return (functools.reduce(sum_by_minute, batches),)
-    return batches
+    @property
+    def ledger_lost(self) -> int:
+        """The number of acknowledgements whose ledger rows had no room while the store was not available."""
+        return self._batches.ledger_lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -28,9 +29,11 @@ from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
 from producer_core.messages import Message, MessageStatus
 from producer_core.metrics.ack_ledger import AckLedger
+from producer_core.metrics.batch_queue import BatchQueue
 from producer_core.metrics.batch_sequence import BatchSequence
 from producer_core.metrics.counters import Metrics
 from producer_core.metrics.recorder import Recorder
+from producer_core.metrics.statistics_log import StatisticsLog
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 from producer_core.producer.alert_reporter import AlertReporter
@@ -55,6 +58,9 @@ _STORED_WITHIN = 10.0
 
 _CLUSTER_WITHIN = 2.0
 """Seconds that a call waits for the brokers to report the cluster id, while it is unknown."""
+
+_RECOVERY_INTERVAL = 5.0
+"""Seconds between two searches for the statistics of processes that ended before they could write to the store."""
 
 _SEND_HERE = "To send them to this cluster too, pass to_cluster={!r}."
 
@@ -83,6 +89,7 @@ class StoreBackend:
         self._runner: ReplayRunner | None = None
         self._cluster_id = ""
         self._naming_passes = 2
+        self._recovered_at = -_RECOVERY_INTERVAL
         self._closed_at: float | None = None
         self._run_replays = False
         self._stopping = False
@@ -115,9 +122,9 @@ class StoreBackend:
             access,
             self._writer,
             window,
-            each_second=(self._report_alerts, self._name_cluster),
+            batches=BatchQueue(StatisticsLog(path), keep_ledger=bool(options.ledger)),
+            each_second=(self._report_alerts, self._name_cluster, self._recover_statistics),
             telemetry=telemetry,
-            keep_ledger=bool(options.ledger),
         )
         self.hook = self.recorder
         self.queue = StoreDeadLetterQueue(self, options.dlq_max_size)
@@ -335,12 +342,20 @@ class StoreBackend:
             with self.store.borrow(write=True) as connection:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
+    def _recover_statistics(self, destination: RecorderDestination) -> None:
+        if self._stopping or time.monotonic() - self._recovered_at < _RECOVERY_INTERVAL:
+            return
+        self._recovered_at = time.monotonic()
+        assert self.store is not None
+        self.store.recover_statistics()
+
     def _next_batch(self) -> int | None:
         """Return the number above all batches of this session in the store; None while the store is unavailable."""
         assert self._producer is not None
         try:
             self._destination()
             assert self.store is not None
+            self.store.recover_statistics()  # an earlier process of the session may have left batches
             with self.store.borrow() as connection:
                 return next_batch(connection, self._producer.identity)
         except StoreError:

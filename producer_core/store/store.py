@@ -20,6 +20,7 @@ from producer_core._internal.plural import plural
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import unattended
 from producer_core.errors import StoreUnavailable
+from producer_core.metrics import statistics_log
 from producer_core.metrics.batch import Batch
 from producer_core.store import compact as store_compact
 from producer_core.store import (
@@ -128,6 +129,13 @@ class Store:
         for after_commit in filter(None, renewed):
             after_commit()
         return new
+
+    def recover_statistics(self) -> int:
+        """Merge the batches that ended processes left beside the file; return how many were new. Fast if there are none.
+
+        A process leaves its last second of statistics there if it is killed, or if it cannot write to the store in time.
+        """
+        return statistics_log.recover(self.path, self.append)
 
     def _are_heartbeats(self, batches: Sequence[Batch]) -> bool:
         """Whether the batches only show that producers which appended before are alive."""

@@ -8,8 +8,8 @@ import pytest
 from producer_core import ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
+from producer_core.metrics.batch_size import sum_by_minute
 from producer_core.metrics.client_stats import ClientStats
-from producer_core.metrics.recorder import sum_by_minute
 from producer_core.metrics.telemetry import decode, encode
 from producer_core.store import Batch, BrokerRow, ClientRow, Store
 from tests.support import eventually

@@ -8,9 +8,11 @@ from collections import Counter
 
 import pytest
 
+from producer_core._internal import time_budget
 from producer_core.errors import StoreLocked
 from producer_core.events import Acknowledged, AttemptFailed, Notice
 from producer_core.metrics.ack_ledger import AckLedger, entries
+from producer_core.metrics.statistics_log import StatisticsLog, recover
 from tests.fixtures.recording import FakeStore, RecordingRig, acknowledged
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
@@ -160,8 +162,8 @@ def test_counts_of_an_outage_are_written_later_with_one_notice_each_for_its_star
 @pytest.mark.parametrize("windows", [300, 3])
 def test_the_oldest_ledger_rows_beyond_the_limit_are_dropped_and_counted(monkeypatch, windows):
     """With room for 3 windows the older ones are one batch, of which only the oldest rows are dropped."""
-    monkeypatch.setattr("producer_core.metrics.recorder._MAX_LEDGER", 160)
-    monkeypatch.setattr("producer_core.metrics.recorder._MAX_BATCHES", windows)
+    monkeypatch.setattr("producer_core.metrics.batch_queue._MAX_LEDGER", 160)
+    monkeypatch.setattr("producer_core.metrics.batch_queue._MAX_BATCHES", windows)
     rig = RecordingRig(ledger=AckLedger(b"s" * 16), store=FakeStore(trouble=StoreLocked("busy")))
     recorder, store = rig.recorder, rig.store
     for second in range(35):
@@ -184,3 +186,52 @@ def test_stop_does_not_wait_for_the_next_tick(rig):
     recorder.stop()
     assert store.batches
     assert time.monotonic() - began < 5
+
+
+class BusyStore(FakeStore):
+    """Another process holds the store; `append` waits as the real one does."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = threading.Event()
+
+    def append(self, *batches):
+        self.waiting.set()
+        while not time_budget.over():
+            threading.Event().wait(0.01)
+        raise StoreLocked("in use")
+
+
+def in_log(folder):
+    """Return the acknowledgements that an ended process would leave beside the store."""
+    batches = []
+    recover(folder / "store.duckdb", lambda *found: batches.extend(found) or len(found))
+    return sum(row.acknowledged for batch in batches for row in batch.statistics)
+
+
+def test_statistics_are_collected_and_kept_on_disk_while_the_recorder_waits_for_the_store(tmp_path):
+    store = BusyStore()
+    log = StatisticsLog(tmp_path / "store.duckdb")
+    rig = RecordingRig(store=store, log=log)
+    rig.metrics.acknowledged(acknowledged(3))
+    rig.recorder.start()
+    assert store.waiting.wait(30)
+
+    before = log.size
+    rig.metrics.acknowledged(acknowledged(4))
+    eventually(lambda: log.size > before)
+    rig.metrics.acknowledged(acknowledged(5))
+    rig.recorder.stop(timeout=1.0)
+
+    assert in_log(tmp_path) == 12
+
+
+def test_the_log_is_empty_once_the_store_has_the_batches(tmp_path):
+    log = StatisticsLog(tmp_path / "store.duckdb")
+    rig = RecordingRig(log=log)
+    rig.recorder.start()
+    rig.metrics.acknowledged(acknowledged(3))
+    rig.recorder.stop()
+
+    assert sum(item.acknowledged for item in rig.written("statistics")) == 3
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,158 @@
+"""The log of statistics beside a store: what a killed process leaves, and what the next one merges."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import replace
+
+import pytest
+
+from producer_core.errors import StoreLocked
+from producer_core.events import Notice
+from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
+from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
+from producer_core.metrics.statistics_log import StatisticsLog, recover
+from tests.fixtures.recording import row
+
+WHERE = (100, "cluster", "producer")
+BATCH = Batch(
+    "producer", 7,
+    statistics=(StatisticsRow(*WHERE, 'orders "é\u2028', 3, 2, 1, 1, 0, 0, 0, 0, 20, 0.5),),
+    latencies=(LatencyRow(*WHERE, "orders", 150, 2),),
+    errors=(ErrorRow(*WHERE, "orders", "_MSG_TIMED_OUT", "timed_out", 1),),
+    producer=row(),
+    notices=(Notice("connected", "info", "Connected to a\tbroker.\n", 1.5, {"down_s": 3, "topic": "t"}),),
+    resolution=60,
+    ledger=(LedgerRow("s", "orders", 0, 0, 2, 1, 5, 0, 0, 1, (0, 1), (0, 1)),),
+    given_up=(GivenUpRow("s", 3, "orders", "_MSG_TIMED_OUT", "absent", 2.0),),
+    first=0,
+    ledger_lost=2,
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "store.duckdb"
+
+
+def recovered(store):
+    batches = []
+    recover(store, lambda *found: batches.extend(found) or len(found))
+    return batches
+
+
+def plain(batch):
+    """Return a batch with lists as tuples, as JSON does not distinguish them."""
+    ledger = tuple(
+        LedgerRow(*(tuple(item) if isinstance(item, list) else item for item in one)) for one in batch.ledger
+    )
+    return replace(batch, ledger=ledger)
+
+
+def test_the_batches_of_an_ended_process_come_back_once_with_every_field(store):
+    log = StatisticsLog(store)
+    log.append([BATCH, replace(BATCH, sequence=8, first=None, notices=())])
+    log.close()
+
+    assert list(map(plain, recovered(store))) == [BATCH, replace(BATCH, sequence=8, first=None, notices=())]
+    assert recovered(store) == []
+    assert list(store.parent.iterdir()) == []
+
+
+def test_the_file_of_a_running_producer_is_left_alone_and_private(store):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+
+    assert recovered(store) == []
+    (file,) = store.parent.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    log.close()
+    assert len(recovered(store)) == 1
+
+
+def test_a_forked_child_does_not_keep_the_file_of_its_killed_parent(store):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    ready, proceed = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(ready[1], b"1")
+        os.read(proceed[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+
+    log.close()  # as the kernel does for a killed process
+    assert len(recovered(store)) == 1
+    os.write(proceed[1], b"1")
+    os.waitpid(child, 0)
+
+
+def test_batches_that_the_store_has_are_not_left(store):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    log.clear()
+    log.append([replace(BATCH, sequence=8)])
+    log.clear()
+    log.close()
+    assert list(store.parent.iterdir()) == []
+
+
+def test_a_replaced_content_is_read_without_the_earlier_one(store):
+    log = StatisticsLog(store)
+    log.append([BATCH] * 3)
+    log.replace([replace(BATCH, sequence=9)])
+    log.append([replace(BATCH, sequence=10)])
+    log.close()
+    assert [batch.sequence for batch in recovered(store)] == [9, 10]
+
+
+def test_the_file_stays_until_the_store_takes_the_batches(store):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    log.close()
+
+    def busy(*batches):
+        raise StoreLocked("in use")
+
+    with pytest.raises(StoreLocked):
+        recover(store, busy)
+    assert len(recovered(store)) == 1
+
+
+def test_a_line_cut_off_by_a_kill_is_ignored_and_a_damaged_one_is_set_aside(store, caplog):
+    log = StatisticsLog(store)
+    log.append([BATCH, replace(BATCH, sequence=8)])
+    log.close()
+    (file,) = store.parent.iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[:-5])
+    assert [batch.sequence for batch in recovered(store)] == [7]
+    assert list(store.parent.iterdir()) == []
+
+    file.write_bytes(b"{damaged}\n" + content)
+    assert [batch.sequence for batch in recovered(store)] == [7, 8]
+    (aside,) = store.parent.iterdir()
+    assert aside.read_bytes() == b"{damaged}\n" + content and recovered(store) == []
+
+
+def test_a_write_that_fails_leaves_no_part_of_a_line(store, monkeypatch):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    write = os.write
+
+    def full(file, data):
+        monkeypatch.setattr(os, "write", refuse)
+        return write(file, data[:10])
+
+    def refuse(file, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError):
+        log.append([replace(BATCH, sequence=8)])
+    monkeypatch.setattr(os, "write", write)
+    log.append([replace(BATCH, sequence=9)])
+    log.close()
+    assert [batch.sequence for batch in recovered(store)] == [7, 9]
