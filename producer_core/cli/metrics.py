@@ -106,10 +106,8 @@ class _Scrape:
         self.reports = False
 
     def __call__(self) -> bytes:
-        from prometheus_client import generate_latest
-
         try:
-            text = generate_latest(self._collector)
+            text = self._collector.render()
         except ProducerError as error:
             self._report(error)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 from producer_core.metrics.histogram import upper_bound
@@ -20,7 +21,13 @@ def fold(counts: Mapping[int, int], boundaries: Sequence[float] = BOUNDARIES) ->
     latency never appears shorter than it was. Counts are added and nothing is averaged, so the result for several
     histograms is the sum of their results.
     """
+    bounds = tuple(boundaries)
     folded = [0] * (len(boundaries) + 1)
     for bucket, count in counts.items():
-        folded[bisect_left(boundaries, upper_bound(bucket))] += count
+        folded[_place(bucket, bounds)] += count
     return list(accumulate(folded))
+
+
+@lru_cache(4096)
+def _place(bucket: int, boundaries: tuple[float, ...]) -> int:
+    return bisect_left(boundaries, upper_bound(bucket))

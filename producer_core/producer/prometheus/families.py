@@ -1,4 +1,4 @@
-"""Turn a reading into Prometheus metric families."""
+"""Turn a reading into metric families."""
 
 from __future__ import annotations
 
@@ -6,19 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
-from prometheus_client.utils import floatToGoString
-
 from producer_core import __version__
 from producer_core.producer.prometheus.bounded_labels import BoundedLabels
-from producer_core.producer.prometheus.buckets import BOUNDARIES, fold
-from producer_core.producer.prometheus.definitions import FIXED, METRICS
+from producer_core.producer.prometheus.buckets import fold
+from producer_core.producer.prometheus.family import Distribution, Family
 from producer_core.producer.prometheus.readings import BrokerReading, Reading, TopicReading, sum_by_label
 
 TOPICS = 200
@@ -29,7 +20,6 @@ _BROKERS = 64
 _BOOTSTRAP = "bootstrap"
 """The label of bootstrap addresses, which have no broker id."""
 
-_BOUNDS = (*map(floatToGoString, BOUNDARIES), "+Inf")
 _DIGITS = 4
 """Digits after the point of a sum of seconds. The same latencies summed in another order differ by less."""
 _JITTER = 1e-6
@@ -94,7 +84,7 @@ class Families:
         self._brokers = BoundedLabels(_BROKERS)
         self._sums: dict[tuple[str, str], float] = {}  # exposed before, by metric and label
 
-    def of(self, reading: Reading) -> list[Metric]:
+    def of(self, reading: Reading) -> list[Family]:
         """Return the families of a reading. A value that the source does not have is left out."""
         self._topics.add(reading.topics)
         topics = sum_by_label(
@@ -118,45 +108,56 @@ class Families:
             _build_info(),
         ]
 
-    def _durations(self, topics: Mapping[str, TopicReading]) -> Metric:
+    def _durations(self, topics: Mapping[str, TopicReading]) -> Family:
         name = "messaging_client_operation_duration_seconds"
-        family = HistogramMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
-        for label, topic in topics.items():
-            buckets = list(zip(_BOUNDS, map(float, fold(topic.buckets)), strict=True))
-            family.add_metric(_values(name, label), buckets, self._steady(name, label, topic.latency_sum))
-        return family
+        return Family(
+            name,
+            {
+                (label,): Distribution(
+                    (buckets := fold(topic.buckets))[-1],
+                    self._steady(name, label, topic.latency_sum),
+                    buckets,
+                )
+                for label, topic in topics.items()
+            },
+        )
 
-    def _failed_attempts(self, reading: Reading) -> Metric:
+    def _failed_attempts(self, reading: Reading) -> Family:
         name = "producer_core_failed_attempts_total"
         sums: dict[tuple[str, str], int] = defaultdict(int)
         for (topic, code), count in reading.failed_attempts.items():
             sums[self._topics.of(topic), self._codes.of(code)] += count
-        return _counted(name, sums)
+        return Family(name, sums)
 
-    def _broker_durations(self, name: str, brokers: Mapping[str, BrokerReading], part: str) -> Metric:
-        family = SummaryMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
-        for label, broker in brokers.items():
-            total = self._steady(name, label, getattr(broker, f"{part}_sum"))
-            family.add_metric([label], getattr(broker, f"{part}_count"), total)
-        return family
+    def _broker_durations(self, name: str, brokers: Mapping[str, BrokerReading], part: str) -> Family:
+        return Family(
+            name,
+            {
+                (label,): Distribution(
+                    getattr(broker, f"{part}_count"),
+                    self._steady(name, label, getattr(broker, f"{part}_sum")),
+                )
+                for label, broker in brokers.items()
+            },
+        )
 
-    def _dead_letters(self, reading: Reading) -> Iterator[Metric]:
+    def _dead_letters(self, reading: Reading) -> Iterator[Family]:
         if reading.dead_letters is None:
             return
         sums: dict[tuple[str, ...], int] = defaultdict(int)
         for (topic, state, code, verdict), count in reading.dead_letters.items():
             sums[self._topics.of(topic), state, self._codes.of(code), verdict] += count
-        yield _counted("producer_core_stored_dead_letters", sums)
+        yield Family("producer_core_stored_dead_letters", sums)
 
-    def _state_of_store(self, reading: Reading) -> Iterator[Metric]:
+    def _state_of_store(self, reading: Reading) -> Iterator[Family]:
         if reading.store is None:
             return
         oldest: dict[tuple[str], float] = {}
         for topic, at in reading.oldest_dead_letters.items():
             label = (self._topics.of(topic),)
             oldest[label] = min(at, oldest.get(label, at))
-        yield _counted("producer_core_oldest_dead_letter_timestamp_seconds", oldest)
-        yield _counted("producer_core_firing_alerts", reading.firing_alerts)
+        yield Family("producer_core_oldest_dead_letter_timestamp_seconds", oldest)
+        yield Family("producer_core_firing_alerts", reading.firing_alerts)
         yield from _present(_OF_STORE, reading.store)
 
     def _circuits(self, reading: Reading) -> Iterator[Metric]:
@@ -184,33 +185,18 @@ class Families:
         return rounded
 
 
-def _by_label(name: str, readings: Mapping[str, Any], attribute: str) -> Metric:
-    return _counted(name, {(label,): getattr(one, attribute) for label, one in readings.items()})
+def _by_label(name: str, readings: Mapping[str, Any], attribute: str) -> Family:
+    return Family(name, {(label,): getattr(one, attribute) for label, one in readings.items()})
 
 
-def _single(name: str, value: float) -> Metric:
-    return _counted(name, {(): value})
+def _single(name: str, value: float) -> Family:
+    return Family(name, {(): value})
 
 
-def _present(names: Mapping[str, str], reading: Any) -> Iterator[Metric]:
+def _present(names: Mapping[str, str], reading: Any) -> Iterator[Family]:
     values = {} if reading is None else {name: getattr(reading, part) for name, part in names.items()}
     return (_single(name, value) for name, value in values.items() if value is not None)
 
 
-def _counted(name: str, values: Mapping[Any, float]) -> Metric:
-    """Return a counter or a gauge; the keys are the values of the labels that vary."""
-    definition = METRICS[name]
-    made = CounterMetricFamily if definition.type == "counter" else GaugeMetricFamily
-    family = made(name, definition.help, labels=definition.labels)
-    for varying, value in values.items():
-        family.add_metric(_values(name, *varying), value)
-    return family
-
-
-def _values(name: str, *varying: str) -> list[str]:
-    rest = iter(varying)
-    return [FIXED[label] if label in FIXED else next(rest) for label in METRICS[name].labels]
-
-
-def _build_info() -> Metric:
-    return _counted("producer_core_build_info", {(__version__,): 1})
+def _build_info() -> Family:
+    return Family("producer_core_build_info", {(__version__,): 1})

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from prometheus_client import generate_latest
 from prometheus_client.registry import Collector
 
+from producer_core._internal import forks
 from producer_core.delivery.flow_control.circuit_breaker import CircuitState
 from producer_core.delivery.journal import Journal
 from producer_core.dlq import DeadLetterQueue
@@ -17,7 +17,9 @@ from producer_core.errors import ConfigError
 from producer_core.metrics.batch import KINDS, BrokerRow, ClientRow
 from producer_core.metrics.client_stats import ClientStats
 from producer_core.producer.prometheus.arguments import check_producer, check_topics
+from producer_core.producer.prometheus.exposition import render
 from producer_core.producer.prometheus.families import TOPICS, Families
+from producer_core.producer.prometheus.family import Family, to_metric
 from producer_core.producer.prometheus.readings import (
     BrokerReading,
     CircuitKey,
@@ -80,7 +82,7 @@ def start_metrics_server(
     `producer-core metrics serve` there.
     """
     collector = ProducerCollector(*producers, topics=topics)
-    return MetricsServer(lambda: generate_latest(collector), port=port, address=address)
+    return MetricsServer(collector.render, port=port, address=address)
 
 
 class ProducerCollector(Collector):
@@ -88,13 +90,15 @@ class ProducerCollector(Collector):
 
     Its counters are totals since each producer was created; those of librdkafka, since the collector was. It reads the
     counters that the store receives too, and keeps its producers, so that the totals of a closed one remain. The first
-    `topics` topics have a label of their own, the others share `other`. Safe in threads.
+    `topics` topics have a label of their own, the others share `other`. Safe in threads. In a forked child it has no
+    metrics, because its producers belong to the parent.
     """
 
     def __init__(self, *producers: MeasuredProducer, topics: int = TOPICS) -> None:
         if not producers:
             raise ConfigError("No producer was given.", fix="Pass the producers whose metrics are collected.")
         check_topics(topics)
+        self._fork_mark = forks.mark()
         self._lock = threading.Lock()  # guards the fields below
         self._families = Families(topics=topics)
         self._sources: list[_ProducerSource] = []
@@ -111,8 +115,17 @@ class ProducerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return the metric families of the producers at this moment."""
+        return map(to_metric, self._read())
+
+    def render(self) -> bytes:
+        """Return the metrics as text for `/metrics`, in a fifth of the time of `prometheus_client.generate_latest`."""
+        return render(self._read())
+
+    def _read(self) -> list[Family]:
+        if not self._fork_mark[0]:  # before the lock, which a thread of the parent may hold forever
+            return []
         with self._lock:
-            return iter(self._families.of(_read(self._sources)))
+            return self._families.of(_read(self._sources))
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing, so that a registry accepts the collector without a scrape."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,11 +33,12 @@ class MetricsServer:
     """Answers `/metrics` with the text of `render`, in a daemon thread for each client.
 
     `port` 0 chooses a free one. Raises ConfigError if the address cannot be used. A ProducerError of `render` becomes the
-    status 503 with the problem as text, so that Prometheus shows the target as down.
+    status 503 with the problem as text, so that Prometheus shows the target as down. A forked child does not listen.
     """
 
     def __init__(self, render: Callable[[], bytes], *, port: int, address: str = LOOPBACK) -> None:
         self._server = _listen(render, address, port)
+        _open.add(self._server)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": 0.1},
@@ -148,3 +151,17 @@ def _listen(render: Callable[[], bytes], address: str, port: int) -> _Server:
             f"The metrics cannot be served on {address}, port {port}: {getattr(error, 'strerror', None) or error}.",
             fix="Choose an address of this host, and a port above 1023.",
         ) from error
+
+
+_open: weakref.WeakSet[_Server] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    """Close the copies of the listening sockets: a child has no thread that answers, and would keep the port in use."""
+    for server in list(_open):
+        server.socket.close()
+    _open.clear()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_close_in_child)

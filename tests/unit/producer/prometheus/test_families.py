@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from producer_core.metrics.histogram import bucket_of
 from producer_core.producer.prometheus.definitions import METRICS
 from producer_core.producer.prometheus.families import Families
+from producer_core.producer.prometheus.family import to_metric
 from producer_core.producer.prometheus.readings import (
     BrokerReading,
     CircuitKey,
@@ -41,7 +42,7 @@ class Fixed:
         self.families, self.reading = families, reading
 
     def collect(self):
-        return self.families.of(self.reading)
+        return map(to_metric, self.families.of(self.reading))
 
 
 def text_of(reading, families=None):
@@ -76,7 +77,7 @@ def test_names_and_labels_are_those_of_the_semantic_conventions():
 
 
 def test_a_full_reading_has_every_metric_with_its_type_and_labels():
-    families = {family.name: family for family in Families().of(FULL)}
+    families = {family.name: family for family in map(to_metric, Families().of(FULL))}
 
     for name, definition in METRICS.items():
         family = families.pop(name.removesuffix("_total") if definition.type == "counter" else name)

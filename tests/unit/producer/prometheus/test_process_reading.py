@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from producer_core.errors import ConfigError, StoreLocked
 from producer_core.producer.prometheus import ProducerCollector, StoreCollector, start_metrics_server
 from producer_core.producer.prometheus.definitions import METRICS
 from producer_core.store import Store
-from producer_core.testing import InMemoryTransport
+from producer_core.testing import FakeClock, InMemoryTransport
 from tests.support import eventually
 from tests.unit.metrics.test_client_stats import broker, statistics
 
@@ -328,3 +330,102 @@ def test_an_invalid_number_of_topics_is_an_error_with_a_fix(producer, topics):
 def test_a_port_that_is_no_number_is_an_error_and_not_a_bare_type_error(producer):
     with pytest.raises(ConfigError, match="port must be a whole number"):
         start_metrics_server("9464", producer)
+
+
+def in_child(check, timeout=60):
+    """Fork, and return whether `check` returned true in the child within `timeout` seconds."""
+    process = os.fork()
+    if not process:
+        try:
+            signal.alarm(timeout)  # ends a child that waits for a lock of the parent
+            os._exit(0 if check() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitpid(process, 0)[1] == 0
+
+
+def test_a_fork_during_scrapes_leaves_a_child_that_neither_waits_nor_repeats_counts(tmp_path):
+    registry = CollectorRegistry()
+    with made(tmp_path / "store.duckdb") as producer:
+        send(producer)
+        producer.flush()
+        collector, store = ProducerCollector(producer), StoreCollector(Store.open(tmp_path / "store.duckdb"))
+        registry.register(collector)
+        stop = threading.Event()
+
+        def scrape():
+            while not stop.is_set():
+                collector.render()
+                store.render()
+
+        scrapers = [threading.Thread(target=scrape) for _ in range(2)]
+        for thread in scrapers:
+            thread.start()
+        try:
+            children = [
+                in_child(lambda: b"producer_core" not in generate_latest(registry) and store.render())
+                for _ in range(5)
+            ]
+        finally:
+            stop.set()
+            for thread in scrapers:
+                thread.join()
+    assert children == [True] * 5
+    assert b"messaging_client_sent_messages_total{" in collector.render()
+
+
+def test_scrapes_during_a_close_see_no_counter_fall():
+    fallen, stop = [], threading.Event()
+    producers = [made(None) for _ in range(4)]
+    collector = ProducerCollector(*producers)
+
+    def scrape():
+        before = 0.0
+        while not stop.is_set():
+            found = sum(values(collector, "messaging_client_sent_messages_total").values())
+            if found < before:
+                fallen.append((before, found))
+            before = found
+
+    scrapers = [threading.Thread(target=scrape) for _ in range(2)]
+    for thread in scrapers:
+        thread.start()
+    for producer in producers:
+        send(producer)
+        producer.close()
+    stop.set()
+    for thread in scrapers:
+        thread.join()
+    assert fallen == []
+    assert sum(values(collector, "messaging_client_sent_messages_total").values()) == 160
+
+
+def test_two_producers_with_the_same_client_id_on_one_store_are_both_counted(tmp_path):
+    config = {"client.id": "orders"}
+    with (
+        made(tmp_path / "s.duckdb", config=config) as one,
+        made(tmp_path / "s.duckdb", config=config) as other,
+    ):
+        send(one, 10)
+        send(other, 30)
+    store = StoreCollector(Store.open(tmp_path / "s.duckdb"))
+    assert sum(values(store, "messaging_client_sent_messages_total").values()) == 40
+
+
+def test_no_counter_of_a_store_falls_when_the_clock_is_set_back(tmp_path):
+    clock = FakeClock(1_800_000_000.0)
+    path = tmp_path / "s.duckdb"
+    collector = StoreCollector(Store.open(path), clock=clock)
+    totals = []
+    for step in (0.0, 7200.0, -86_400.0, 100.0):
+        clock.advance(step)
+        with made(path, clock=clock) as producer:
+            send(producer, 10)
+        found = samples(collector)
+        totals.append(
+            [
+                sum(value for key, value in found.items() if key[0] == f"messaging_client_{name}")
+                for name in ("sent_messages_total", "operation_duration_seconds_count")
+            ]
+        )
+    assert totals == [[10, 10], [20, 20], [30, 30], [40, 40]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import socket
 
@@ -151,3 +152,24 @@ def test_a_closed_server_releases_its_port(server):
 
     with MetricsServer(lambda: b"again", port=server.port) as second:
         assert request(second)[1] == b"again"
+
+
+def test_a_forked_child_does_not_keep_the_port_in_use():
+    """Regression: after a restart of the parent, the port was in use by a child that never answered."""
+    server = MetricsServer(lambda: b"up 1\n", port=0)
+    ready, proceed = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(ready[1], b"1")
+        os.read(proceed[0], 1)
+        os._exit(0)
+    try:
+        os.read(ready[0], 1)
+        port = server.port
+        assert request(server)[0] == 200
+        server.close()
+        with MetricsServer(lambda: b"up 2\n", port=port) as following:
+            assert request(following)[1] == b"up 2\n"
+    finally:
+        os.write(proceed[1], b"1")
+        os.waitpid(child, 0)
