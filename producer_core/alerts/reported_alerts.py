@@ -44,7 +44,7 @@ END_CONDITIONS: Mapping[str, EndCondition] = MappingProxyType(
         "transactions_failing": EndCondition(by=("transactions_recovered",)),
         "read_back_waits": EndCondition(by=("read_back_done",)),
         "read_back_refused": EndCondition(by=("read_back_done",)),
-        "journal_full": EndCondition(after=_TEN_MINUTES),
+        "journal_full": EndCondition(by=("journal_available",), after=_TEN_MINUTES),
         "journal_torn": EndCondition(after=_HOUR),
         "journal_damaged": EndCondition(),
         "store_replaced": EndCondition(),

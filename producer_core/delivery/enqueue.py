@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _MAX_HELD = 10_000
 waits."""
 _TIME_RESOLUTION = 0.001
 """Seconds for which messages share one acceptance time object, which saves 32 bytes each. The time is never too late."""
+_REPORT_AGAIN_S, _ROOM_FOR_S = 60.0, 1.0
+"""See `_report_room`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class MessageEnqueuer:
         self._probe_recovered = probe_recovered
         self._saturated = saturated
         self._journal_full = False
+        self._journal_full_at = 0.0  # monotonic, of the latest message without room
+        self._room_reported_at = -math.inf  # monotonic
         self._now = 0.0  # the latest acceptance time
         self.pending_log = pending_log(self)
 
@@ -153,14 +158,28 @@ class MessageEnqueuer:
             if error.withdrawn:  # a second record under its sequence would count as settled after a crash
                 raise QueueFull(str(error)) from error
             return error
-        self._journal_full = False
+        if self._journal_full:
+            self._report_room()
         return None
 
     def _report_full_journal(self, text: str) -> None:
         """Report a full journal once, not for every message that waits."""
+        self._journal_full_at = time.monotonic()
         if not self._journal_full:
             self._journal_full = True
             self._hooks.notice(Notice("journal_full", "critical", text, self._clock()))
+
+    def _report_room(self) -> None:
+        """Report that the journal accepts messages again.
+
+        A journal at its limit may be full again at the next message, so a second report within a minute waits until no
+        message lacked room for a second.
+        """
+        now = time.monotonic()
+        if now - self._room_reported_at >= _REPORT_AGAIN_S or now - self._journal_full_at >= _ROOM_FOR_S:
+            self._journal_full, self._room_reported_at = False, now
+            text = "The journal accepts messages again."
+            self._hooks.notice(Notice("journal_available", "info", text, self._clock()))
 
     def _offer_until(self, delivery: Delivery, deadline: float) -> None:
         while self._saturated() or not self.offer(delivery):
@@ -217,7 +236,8 @@ class MessageEnqueuer:
                     self._report_full_journal(str(error))
                     raise QueueFull(str(error)) from error
             else:
-                self._journal_full = False
+                if self._journal_full:
+                    self._report_room()
 
     def _accept_one_by_one(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
         results: list[bool | ProducerError] = []

@@ -27,6 +27,7 @@ _TEXTS = {
     "epoch_rose": "producer epoch bumped",
     "fatal_error": "kafka client replaced",
     "fenced": "producer fenced",
+    "journal_available": "journal has room again",
     "journal_torn": "journal write interrupted",
     "shard_ended": "part of exactly-once delivery stopped",
     "topic_recreated": "topic deleted or recreated",
@@ -34,6 +35,8 @@ _TEXTS = {
 """The text of a notice, by its kind. Without an entry it is the kind itself: `journal_full` is "journal full"."""
 _LOGGED_ELSEWHERE = frozenset({"connection_refused", "dedup_degraded", "dedup_restored"})
 """Notices whose event has a line of its own already."""
+_ENDS = {"journal_available": "journal_full"}
+"""Notices that end the state of another one. Both are shown at the default level, and the latest one is never hidden."""
 _REDUNDANT = frozenset({"case", "ends", "trigger"})
 """Details of a notice that its line leaves out: they repeat its kind, or serve the alerts only."""
 _RESERVED = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "reason"})
@@ -150,7 +153,10 @@ class EventLog(Hook):
         reason = mask_or_hide(notice.text)
         fields = {"reason": reason, **_details(notice.details)}
         cause = notice.kind, self._brokers, fields.get("topic"), _without_numbers(reason)
-        self._put(_LEVELS[notice.severity], text, fields, cause=cause)
+        level = logging.WARNING if notice.kind in _ENDS else _LEVELS[notice.severity]
+        state = _ENDS.get(notice.kind, notice.kind)
+        group = (state, self._brokers) if state in _ENDS.values() else None
+        self._put(level, text, fields, cause=cause, group=group)
 
     def _warns(self) -> bool:
         return self._log.isEnabledFor(logging.WARNING)

@@ -394,7 +394,7 @@ class Shard:
         reported = False
         while True:
             try:
-                return write()
+                write()
             except (JournalError, OSError) as error:
                 if not reported:
                     reported = True
@@ -402,6 +402,11 @@ class Shard:
                         "journal_full", "critical", f"Deliveries cannot be recorded in the journal: {error}"
                     )
                 self._wait(0.5)
+            else:
+                if reported:
+                    text = "Deliveries are recorded in the journal again."
+                    self._listener.notice("journal_available", "info", text)
+                return
 
     # failed transactions
 

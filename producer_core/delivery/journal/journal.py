@@ -400,6 +400,8 @@ class Journal:
                     if self._closed:
                         return
                     self._flush()
+                if failing:
+                    self._notify("journal_available", "info", "The journal is written again.")
                 failing = False
             except JournalFull as error:
                 if not failing:

@@ -474,7 +474,10 @@ def test_a_full_journal_blocks_the_sender_then_raises_and_recovers(tmp_path, mon
     producer.flush(10)
     producer.send_message("orders", b"%d" % accepted)
 
-    assert [notice.kind for notice in events.notices if notice.kind != "connected"] == ["journal_full"]
+    assert [notice.kind for notice in events.notices if notice.kind != "connected"] == [
+        "journal_full",
+        "journal_available",
+    ]
     assert producer.close().acknowledged == accepted + 1
 
 

@@ -279,6 +279,28 @@ def test_a_message_sent_in_a_signal_handler_during_a_sync_is_accepted(tmp_path, 
     assert len(transport.log["orders"]) == 2
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_journal_that_has_room_for_a_moment_is_reported_once_a_minute(tmp_path, monkeypatch, batch):
+    notices, now = [], [1000.0]
+    producer, _ = memory_producer(tmp_path)
+    enqueuer = producer._engine.enqueuer
+    monkeypatch.setattr(enqueuer._hooks, "notice", lambda notice: notices.append(notice.kind))
+    monkeypatch.setattr("producer_core.delivery.enqueue.time.monotonic", lambda: now[0])
+
+    def send():
+        producer.send_batch("orders", [{"n": 1}]) if batch else producer.send_message("orders", {"n": 1})
+
+    for _ in range(3):  # at its limit
+        enqueuer._report_full_journal("full")
+        send()
+    assert notices == ["journal_full", "journal_available", "journal_full"]
+    now[0] += 1.0
+    send()
+    send()
+    assert notices == ["journal_full", "journal_available"] * 2
+    producer.close()
+
+
 def test_an_accepted_batch_ends_the_state_of_a_full_journal(tmp_path):
     """Regression: after a batch the next full journal was not reported."""
     producer, _ = memory_producer(tmp_path)

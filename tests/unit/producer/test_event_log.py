@@ -217,6 +217,11 @@ def test_the_fields_of_a_line_are_also_extra_fields(rig, log):
             "journal full: reason=New messages are only in memory.",
         ),
         (
+            notice("journal_available", "info", "The journal accepts messages again."),
+            "WARNING",
+            "journal has room again: reason=The journal accepts messages again.",
+        ),
+        (
             notice("journal_damaged", text="17 bytes of j/1.journal cannot be decoded."),
             "ERROR",
             "journal damaged: reason=17 bytes of j/1.journal cannot be decoded.",
@@ -258,6 +263,20 @@ def test_a_notice_is_logged_at_its_severity_with_its_numbers_and_names(rig, log,
     log.notice(given)
     rig.queue.drain(10)
     assert [(record.levelname, record.getMessage()) for record in rig.lines.records] == [(level, line)]
+
+
+def test_a_journal_at_its_limit_logs_two_lines_a_minute_and_last_its_present_state(rig, log):
+    full = notice("journal_full", text="The limit of 600 bytes.")
+    room = notice("journal_available", "info", "The journal accepts messages again.")
+    for _ in range(50):
+        log.notice(full)
+        log.notice(room)
+    texts = rig.texts()
+    assert [text.partition(":")[0] for text in texts] == ["journal full", "journal has room again"]
+
+    rig.later(61)
+    (line,) = rig.texts()
+    assert line == "journal has room again: reason=The journal accepts messages again., repeated=49"
 
 
 @pytest.mark.parametrize("kind", ["connection_refused", "dedup_degraded"])

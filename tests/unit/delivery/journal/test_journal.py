@@ -238,6 +238,7 @@ def test_while_the_disk_is_full_a_buffered_journal_accepts_only_one_buffer(tmp_p
         fill(journal, [2])
         journal.sync()
         assert kept(journal) == [0, 2]
+        eventually(lambda: notices == ["journal_full", "journal_available"])
 
 
 def test_messages_settled_in_the_buffer_are_never_written(tmp_path):
