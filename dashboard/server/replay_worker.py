@@ -15,6 +15,7 @@ from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config, pop_servers
 from producer_core.dashboard.server.alert_worker import wait_for_store
 from producer_core.errors import ConfigError, ProducerError
+from producer_core.producer.environment_tracing import tracing_from_environment
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
 
@@ -90,7 +91,9 @@ class ReplayWorker:
 
     def _run_producer(self, store: Store) -> None:
         settings = dict(self.settings.settings)
-        with ReliableKafkaProducer(self.settings.servers, settings, store=store) as producer:
+        with ReliableKafkaProducer(
+            self.settings.servers, settings, store=store, tracing=tracing_from_environment()
+        ) as producer:
             self.problem = ""
             self._stopping.wait()
             producer.close(5.0)

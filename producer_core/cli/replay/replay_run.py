@@ -16,6 +16,7 @@ from producer_core.errors import NoReplayRunner, OtherCluster, ProducerError, St
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
+    from producer_core.producer.environment_tracing import ReplayTracing
     from producer_core.producer.producer import ReliableKafkaProducer
     from producer_core.replay import Operation
     from producer_core.replay.dry_run import DryRun
@@ -45,6 +46,7 @@ class ReplayRun:
     """Printed after Ctrl-C."""
     _cluster: str = field(default="", init=False)
     _producer: ReliableKafkaProducer | None = field(default=None, init=False)
+    _tracing: ReplayTracing | None = field(default=None, init=False)
     _runner: replay.ReplayRunner | None = field(default=None, init=False)
     _runner_thread: _RunnerThread | None = field(default=None, init=False)
     _operation_id: str = field(default="", init=False)
@@ -56,6 +58,8 @@ class ReplayRun:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
+        if self._tracing is not None:
+            self._tracing.close()
         if self._producer is not None:
             self._producer.close()
 
@@ -193,20 +197,19 @@ class ReplayRun:
         return f"If they belong there, use --to {self._cluster or 'CLUSTER'}"
 
     def _connect(self, servers: str, settings: Mapping[str, Any]) -> None:
-        from producer_core.kafka.cluster import Cluster
+        from producer_core.producer.environment_tracing import ReplayTracing, tracing_from_environment
         from producer_core.producer.producer import ReliableKafkaProducer
 
-        config = client_config(servers, settings)
-        found = Cluster(config).view().cluster_id
-        if self.to_cluster and self.to_cluster != found:
-            raise OtherCluster(
-                f"{servers} is cluster {found}, not {self.to_cluster}.", fix="No record was sent."
-            )
+        config, found = connected_cluster(servers, settings, self.to_cluster)
         self._producer = ReliableKafkaProducer(
-            servers, settings, store=self.store, cluster_id=found or None, run_replays=False
-        )
+            servers, settings, store=self.store, cluster_id=found or None, run_replays=False,
+            tracing=tracing_from_environment(),
+        )  # fmt: skip
         self._cluster = found
-        self._runner = replay.ReplayRunner(self.store, self._producer, client=config.settings)
+        self._tracing = ReplayTracing(config, cluster=lambda: found)
+        self._runner = replay.ReplayRunner(
+            self.store, self._producer, client=config.settings, traced=self._tracing.traced
+        )
 
 
 def connected_cluster(

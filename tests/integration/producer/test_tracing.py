@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
+import time
 import uuid
 from contextlib import contextmanager
 
@@ -18,9 +20,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from producer_core import ReliableKafkaProducer
+from producer_core import replay as replays
 from producer_core._internal.trace_context import context_of
 from producer_core.brokers import embedded
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.store import Store
 from tests.fixtures import otlp
+from tests.fixtures.replays import dead_letter
 from tests.support import ROOT, eventually
 
 
@@ -332,3 +338,106 @@ def widen(kafka, topic):
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for done in client.incremental_alter_configs([resource]).values():
         done.result(30)
+
+
+# replays from the command line and from the dashboard's server
+
+
+def planted(store, broker):
+    """Add a dead letter whose record carries a context, and return the context."""
+    context = f"00-{uuid.uuid4().hex}-{uuid.uuid4().hex[:16]}-01"
+    DeadLetters(Store.open(store)).add(
+        [
+            dead_letter(
+                1, topic="orders", cluster_id="", accepted_at=time.time() - 900, failed_at=time.time() - 900,
+                headers=(("traceparent", context.encode()),),
+            )
+        ]
+    )  # fmt: skip
+    return context
+
+
+def sdk(endpoint, protocol):
+    return {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_EXPORTER_OTLP_INSECURE": "true", "PYTHONPATH": str(ROOT)}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_dlq_replay_is_traced_as_the_environment_of_the_sdk_says(protocol, broker, tmp_path):
+    store = tmp_path / "store.duckdb"
+    context = planted(store, broker)
+    with otlp.over_grpc() if protocol == "grpc" else otlp.over_http() as (endpoint, received):
+        command = [sys.executable, "-m", "producer_core", "dlq", "replay", "--topic", "orders", "--yes"]
+        done = subprocess.run(
+            [*command, "--store", str(store), "-b", broker.bootstrap_servers],
+            cwd=ROOT, env=sdk(endpoint, protocol), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (span,) = received.spans
+    (headers,) = records(broker.bootstrap_servers, "orders", 1)
+
+    (link,) = span.links
+    assert (span.name, outcome(span)) == ("send orders", "acknowledged")
+    assert f"00-{link.trace_id.hex()}-{link.span_id.hex()}-01" == context == parents(headers)[0].decode()
+
+
+def test_an_unreachable_collector_delays_no_replay(broker, tmp_path):
+    store = tmp_path / "store.duckdb"
+    planted(store, broker)
+    command = [sys.executable, "-m", "producer_core", "dlq", "replay", "--topic", "orders", "--yes"]
+    done = subprocess.run(
+        [*command, "--store", str(store), "-b", broker.bootstrap_servers],
+        cwd=ROOT, env=sdk("http://127.0.0.1:1", "http/protobuf"), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.kafka
+def test_a_transactional_replay_from_the_command_line_is_traced(kafka, tmp_path):
+    topic = f"traced-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1)
+    store = tmp_path / "store.duckdb"
+    now = time.time()
+    DeadLetters(Store.open(store)).add(
+        [
+            dead_letter(n, topic=topic, cluster_id="", accepted_at=now - 900, failed_at=now - 900)
+            for n in range(3)
+        ]
+    )
+    with otlp.over_http() as (endpoint, received):
+        command = [sys.executable, "-m", "producer_core", "dlq", "replay", "--topic", topic, "--yes"]
+        done = subprocess.run(
+            [*command, "--store", str(store), "-b", kafka.bootstrap_servers],
+            cwd=ROOT, env=sdk(endpoint, "http/protobuf"), capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        spans = received.spans
+    assert sum(otlp.attributes(span)["messaging.batch.message_count"] for span in spans) == 3
+
+
+def test_the_replay_worker_of_the_dashboard_is_traced(broker, tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    context = planted(store.path, broker)
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n")
+    program = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from producer_core.dashboard.server.replay_worker import ReplayWorker, worker_settings
+        worker = ReplayWorker(Path(sys.argv[1]), worker_settings())
+        worker.start()
+        sys.stdin.readline()
+        worker.stop()
+    """)
+    with otlp.over_http() as (endpoint, received):
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(store.path)], cwd=ROOT, stdin=subprocess.PIPE, text=True,
+            env={**sdk(endpoint, "http/protobuf"), "PRODUCER_CORE_CONFIG": str(file)},
+        )  # fmt: skip
+        eventually(lambda: replays.runners(store, time.time()))
+        planned = replays.plan(store, DeadLetterFilter(topic="orders"), who="test", origin="dashboard")
+        eventually(lambda: replays.get(store, planned.operation_id).ended)
+        process.communicate("\n", timeout=60)
+        (span,) = received.spans
+    (link,) = span.links
+    assert f"00-{link.trace_id.hex()}-{link.span_id.hex()}-01" == context
