@@ -3,8 +3,8 @@
     python scripts/grafana_dashboard.py            # writes the file
     python scripts/grafana_dashboard.py --check    # exit code 1 if the file is out of date
 
-The dashboard is plain JSON of Grafana 10 and later. grafana-foundation-sdk is not used: its last release is of January
-2026, and its versions are ordered by epoch, so that an upgrade installs the types of the oldest Grafana.
+The dashboard is plain JSON of Grafana 10 and later. Only the tests need grafana-foundation-sdk, whose types validate it:
+its versions are ordered by epoch, so that an upgrade installs the types of the oldest Grafana.
 """
 
 from __future__ import annotations
