@@ -49,7 +49,9 @@ def stats(store_path: Path | None, since: float | None, topic: str | None, as_js
     """
     from producer_core.store import Store
 
-    found = collect(Store.open(store_path, create=False), since=since, topic=topic, now=time.time())
+    store = Store.open(store_path, create=False)
+    store.try_recover_statistics()
+    found = collect(store, since=since, topic=topic, now=time.time())
     output.emit(found) if as_json else _print(found)
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import duckdb
 import orjson
 
+from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import unattended
-from producer_core.errors import StoreUnavailable
+from producer_core.errors import StoreError, StoreUnavailable
 from producer_core.metrics import statistics_log
 from producer_core.metrics.batch import Batch
 from producer_core.store import compact as store_compact
@@ -136,6 +137,11 @@ class Store:
         A process leaves its last second of statistics there if it is killed, or if it cannot write to the store in time.
         """
         return statistics_log.recover(self.path, self.append)
+
+    def try_recover_statistics(self, within: float = 1.0) -> None:
+        """Do the same before a read, unless the store is in use for longer than `within` seconds or cannot be written."""
+        with contextlib.suppress(StoreError), unattended(), time_budget.at_most(within):
+            self.recover_statistics()
 
     def _are_heartbeats(self, batches: Sequence[Batch]) -> bool:
         """Whether the batches only show that producers which appended before are alive."""

@@ -54,7 +54,8 @@ def to_metric(family: Family) -> Metric:
             made.add_metric(labels, list(zip(BOUNDS, map(float, value.buckets), strict=True)), value.sum)
         else:
             made.add_metric(labels, value.total, value.sum)
-    return made
+    metric: Metric = made
+    return metric
 
 
 _FAMILIES = {

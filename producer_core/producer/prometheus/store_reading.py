@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -13,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from producer_core._internal import time_budget
 from producer_core._internal.read_activity import unattended
-from producer_core.errors import StoreError
 from producer_core.metrics.heartbeat import ALIVE
 from producer_core.producer.prometheus.arguments import check_topics
 from producer_core.producer.prometheus.exposition import render
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
 _WAIT_S = 4.0
 """Seconds to wait for the store, below the 10 s that Prometheus waits for a scrape."""
-_RECOVERY_S = 1.0
 _QUERIES_S = 30.0
 """Seconds for the queries. The first scrape of a large store may take longer than Prometheus waits; later ones do not."""
 
@@ -98,8 +94,7 @@ def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Re
     The read does not count as a person's: it does not make producers write every second. Statistics that ended processes
     left beside the store are merged first, unless the store is in use for longer than a second.
     """
-    with contextlib.suppress(StoreError), unattended(), time_budget.at_most(_RECOVERY_S):
-        store.recover_statistics()
+    store.try_recover_statistics()
     with unattended(), store.borrow(timeout=_WAIT_S, limit=_QUERIES_S) as connection:
         (producers,) = store.rows("metric_producers", alive_since=now - ALIVE)
         heartbeat_at = producers.pop("heartbeat_at")

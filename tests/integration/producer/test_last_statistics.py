@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -96,6 +97,21 @@ def test_a_scrape_of_the_store_includes_the_statistics_of_ended_processes(tmp_pa
     families = {family.name: family for family in StoreCollector(store).collect()}
     (sample,) = families["messaging_client_sent_messages"].samples
     assert sample.value == 1
+
+
+def test_stats_include_the_statistics_of_ended_processes(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    producer = make(store.path)
+    with store.borrow(write=True):
+        producer.send_message("orders", {"n": 1})
+        producer.flush()
+        producer.close(timeout=1.0)
+        eventually(lambda: left_beside(store.path) == 1)
+    done = subprocess.run(
+        [sys.executable, "-m", "producer_core", "stats", "--json", "--store", str(store.path)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["messages_sent"] == 1
 
 
 def test_a_session_that_continues_numbers_its_batches_after_those_of_its_killed_process(tmp_path):
