@@ -49,7 +49,7 @@ class StatisticsLog:
         self.size += _write(self._lock.descriptor, b"".join(map(_encode, batches)))
 
     def replace(self, batches: Iterable[Batch]) -> None:
-        """Replace the content. A process that is killed meanwhile leaves both files, which contain the same batches."""
+        """Replace the content. A kill in between leaves both files, which contain the same batches."""
         lock = self._create()
         try:
             size = _write(lock.descriptor, b"".join(map(_encode, batches)))

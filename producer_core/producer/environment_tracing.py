@@ -13,6 +13,7 @@ from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import TracerProvider
 
     from producer_core.replay.strategy import ReplayStrategy
@@ -79,11 +80,12 @@ def _provider(names: tuple[str, ...]) -> bool | TracerProvider:
     return provider
 
 
-def _exporter(name: str) -> object:
+def _exporter(name: str) -> SpanExporter:
     found = next(iter(entry_points(group="opentelemetry_traces_exporter", name=name)), None)
     if found is None:
         raise LookupError(f"The trace exporter {name!r} is not installed.")
-    return found.load()()
+    exporter: SpanExporter = found.load()()
+    return exporter
 
 
 class ReplayTracing:

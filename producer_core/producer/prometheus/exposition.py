@@ -60,7 +60,7 @@ def _braced(labels: str) -> str:
 def _number(value: float) -> str:
     if isinstance(value, int) and 0 <= value < _PLAIN:
         return f"{int(value)}.0"
-    return str(floatToGoString(value))
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]  # of prometheus_client
 
 
 def _quoted(value: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -32,7 +32,7 @@ class Family(NamedTuple):
     """The values of a metric by the values of the labels that vary. Its `METRICS` definition has the rest."""
 
     name: str
-    values: Mapping[tuple[str, ...], float | Distribution]
+    values: Mapping[Any, float | Distribution]  # a key is a tuple of texts, also a named one
 
 
 def label_values(name: str, varying: tuple[str, ...]) -> list[str]:
@@ -45,7 +45,7 @@ def to_metric(family: Family) -> Metric:
     """Return the family as a collector of `prometheus_client` returns it."""
     name, values = family
     definition = METRICS[name]
-    made = _FAMILIES[definition.type](name, definition.help, labels=definition.labels)
+    made: Any = _FAMILIES[definition.type](name, definition.help, labels=definition.labels)
     for varying, value in values.items():
         labels = label_values(name, varying)
         if not isinstance(value, Distribution):
