@@ -99,6 +99,23 @@ def test_a_scrape_of_the_store_includes_the_statistics_of_ended_processes(tmp_pa
     assert sample.value == 1
 
 
+def test_a_process_that_is_killed_while_it_merges_counts_nothing_twice(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    producer = make(store.path)
+    with store.borrow(write=True):
+        for number in range(5):
+            producer.send_message("orders", {"n": number})
+        producer.flush()
+        producer.close(timeout=1.0)
+    (file,) = statistics_log._files(store.path)
+    content = file.read_bytes()
+    assert store.recover_statistics() > 0
+    file.write_bytes(content)  # as if the process had been killed between the commit and the deletion
+
+    assert store.recover_statistics() == 0
+    assert acknowledged(store) == 5
+
+
 def test_stats_include_the_statistics_of_ended_processes(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     producer = make(store.path)
