@@ -207,4 +207,10 @@ def check_target(to_cluster: str, own: str) -> None:
 
 def spill_path(store: Path) -> Path:
     """Return the file for dead letters beside an unavailable store. The store's next recorder imports it."""
-    return store.with_name(store.name + ".spill")
+    found = file_path(store)
+    return found.with_name(found.name + ".spill")
+
+
+def file_path(store: Path) -> Path:
+    """Return the absolute path of the store's file, which symbolic links and a later `chdir` do not change."""
+    return store.expanduser().resolve()

@@ -37,7 +37,12 @@ from producer_core.metrics.statistics_log import StatisticsLog
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 from producer_core.producer.alert_reporter import AlertReporter
-from producer_core.producer.dead_letter_backend import ProducerView, check_target, spill_path
+from producer_core.producer.dead_letter_backend import (
+    ProducerView,
+    check_target,
+    file_path,
+    spill_path,
+)
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import StoredSession
 from producer_core.producer.store_dead_letter_queue import StoreDeadLetterQueue
@@ -122,7 +127,7 @@ class StoreBackend:
             access,
             self._writer,
             window,
-            batches=BatchQueue(StatisticsLog(path), keep_ledger=bool(options.ledger)),
+            batches=BatchQueue(StatisticsLog(file_path(path)), keep_ledger=bool(options.ledger)),
             each_second=(self._report_alerts, self._name_cluster, self._recover_statistics),
             telemetry=telemetry,
         )

@@ -131,6 +131,19 @@ def test_stats_include_the_statistics_of_ended_processes(tmp_path):
     assert json.loads(done.stdout)["messages_sent"] == 1
 
 
+def test_a_relative_path_or_a_link_to_the_store_leaves_the_statistics_beside_the_store(tmp_path, monkeypatch):
+    store = Store.open(tmp_path / "data" / "store.duckdb")
+    (tmp_path / "link.duckdb").symlink_to(store.path)
+    monkeypatch.chdir(tmp_path)
+    producer = make("link.duckdb")
+    monkeypatch.chdir("/")
+    with store.borrow(write=True):
+        producer.send_message("orders", {"n": 1})
+        producer.flush()
+        producer.close(timeout=1.0)
+    assert left_beside(store.path) == 1
+
+
 def test_a_session_that_continues_numbers_its_batches_after_those_of_its_killed_process(tmp_path):
     store, journal = Store.open(tmp_path / "store.duckdb"), tmp_path / "journal"
     for count in (3, 4):
