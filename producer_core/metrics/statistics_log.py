@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -26,6 +27,8 @@ logger = queued_logger(__name__)
 
 _INFIX = ".statistics-"
 _DAMAGED = ".damaged-statistics-"
+_EMPTY_FOR_S = 3600.0
+"""Seconds after which an empty file is tried too. A running producer keeps one while the store has all its batches."""
 _MERGED_TOGETHER = 60
 """Batches that are merged in one transaction."""
 
@@ -112,9 +115,15 @@ def _files(store: Path) -> list[Path]:
     prefix = f"{store.name}{_INFIX}"
     try:
         with os.scandir(store.parent) as entries:
-            return sorted(Path(entry.path) for entry in entries if entry.name.startswith(prefix))
+            found = [entry for entry in entries if entry.name.startswith(prefix)]
+        return sorted(Path(entry.path) for entry in found if _is_worth_a_lock(entry.stat()))
     except OSError:
         return []
+
+
+def _is_worth_a_lock(status: os.stat_result) -> bool:
+    """Whether a file has content, or is empty for so long that its producer may have been killed."""
+    return status.st_size > 0 or time.time() - status.st_mtime > _EMPTY_FOR_S
 
 
 def _set_aside(path: Path, store: Path) -> None:

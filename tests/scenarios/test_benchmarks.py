@@ -32,3 +32,11 @@ def test_the_benchmark_of_scrapes_reports_the_size_and_the_time_of_an_answer(fun
 
     assert found["first"] > 0 and found["later"] > 0
     assert found["size"] > 5
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_the_benchmark_of_log_lines_reports_their_number_and_the_cost_of_a_message(logged):
+    found = call("logs:one", ending="dead", logged=logged, count=20)
+
+    assert found["cpu"] > 0
+    assert (found["lines"] > 0) == logged

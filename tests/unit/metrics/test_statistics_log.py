@@ -99,6 +99,14 @@ def test_batches_that_the_store_has_are_not_left(store):
     assert list(store.parent.iterdir()) == []
 
 
+def test_the_empty_file_of_a_killed_producer_is_deleted_after_an_hour(store):
+    empty = store.with_name(f"{store.name}.statistics-0123456789abcdef")
+    empty.touch()
+    assert recovered(store) == [] and empty.exists()
+    os.utime(empty, (0, 0))
+    assert recovered(store) == [] and not empty.exists()
+
+
 def test_a_replaced_content_is_read_without_the_earlier_one(store):
     log = StatisticsLog(store)
     log.append([BATCH] * 3)
