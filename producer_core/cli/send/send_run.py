@@ -69,7 +69,7 @@ _CHECK_ROWS = 256
 _REPORTED = frozenset(
     {
         "fenced", "shard_ended", "transactions_failing", "transactions_recovered", "read_back_waits",
-        "read_back_done", "read_back_refused", "topic_gone", "acknowledged_lost", "journal_full",
+        "read_back_done", "read_back_refused", "topic_gone", "acknowledged_lost", "journal_full", "journal_available",
     }
 )  # fmt: skip
 """Notices of an exactly_once delivery that are printed when they arrive."""
