@@ -45,7 +45,8 @@ class BatchQueue:
         """Append a batch, without its ledger unless one is kept, and return it."""
         added = batch if self._keep_ledger else batch.without_ledger()
         self._batches.append(added)
-        self._unlogged.append(added)
+        if self._log is not None:
+            self._unlogged.append(added)
         return added
 
     def __len__(self) -> int:
@@ -59,7 +60,8 @@ class BatchQueue:
     @property
     def in_memory_only(self) -> bool:
         """Whether the end of the process would lose batches."""
-        return bool(self._batches) and (self._log_failed_at is not None or bool(self._unlogged))
+        incomplete = self._log is None or self._log_failed_at is not None or bool(self._unlogged)
+        return bool(self._batches) and incomplete
 
     def keep(self) -> None:
         """Write the new batches to the log. Heartbeats are not worth a write: they follow with the next other batch."""
@@ -77,6 +79,7 @@ class BatchQueue:
                     )
                 )
             self._log_failed_at = time.monotonic()
+            self._unlogged.clear()  # the next attempt writes all batches
         else:
             self._log_failed_at = None
 

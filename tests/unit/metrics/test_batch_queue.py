@@ -74,7 +74,7 @@ def test_a_disk_that_does_not_take_the_log_is_reported_once_and_tried_again(
         for sequence in range(3):
             queue.add(batch(sequence))
             queue.keep()
-        assert queue.in_memory_only
+        assert queue.in_memory_only and queue._unlogged == []
     queue.add(batch(3))
     queue.keep()
     assert not queue.in_memory_only
