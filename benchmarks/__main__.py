@@ -22,8 +22,8 @@ from benchmarks.stage import Stage
 from producer_core.errors import ProducerError
 
 ALL = (
-    "imports", "memory", "idle", "tracing", "schemas", "flow_control", "sending", "anatomy", "latency", "recording", "prometheus", "replay",
-    "imports", "memory", "idle", "logs", "tracing", "schemas", "sending", "anatomy", "latency", "recording", "prometheus", "replay",
+    "imports", "memory", "idle", "logs", "tracing", "schemas", "flow_control", "sending", "anatomy", "latency", "recording",
+    "prometheus", "replay",
     "growth", "exactly_once", "overview",
 )  # fmt: skip
 """Ordered so that consecutive benchmarks share a cluster: embedded, one node, three nodes, behind the proxy."""

@@ -160,7 +160,7 @@ class Families:
         yield Family("producer_core_firing_alerts", reading.firing_alerts)
         yield from _present(_OF_STORE, reading.store)
 
-    def _circuits(self, reading: Reading) -> Iterator[Metric]:
+    def _circuits(self, reading: Reading) -> Iterator[Family]:
         if reading.circuits is None:
             return
         states: dict[tuple[str, str], int] = defaultdict(int)
@@ -169,8 +169,8 @@ class Families:
         refused: dict[tuple[str], int] = defaultdict(int)
         for topic, count in reading.circuits.refused.items():
             refused[(self._topics.of(topic),)] += count
-        yield _counted("producer_core_circuits", states)
-        yield _counted("producer_core_refused_messages_total", refused)
+        yield Family("producer_core_circuits", states)
+        yield Family("producer_core_refused_messages_total", refused)
         yield _single("producer_core_circuit_openings_total", reading.circuits.openings)
 
     def _broker(self, number: int) -> str:
