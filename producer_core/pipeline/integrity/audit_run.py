@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from producer_core.pipeline.integrity.comparison import ComparisonRequest, Compa
 from producer_core.pipeline.integrity.confirm_losses import confirm
 from producer_core.pipeline.integrity.findings import listed, written
 from producer_core.pipeline.integrity.ledger_sources import (
+    LedgerFacts,
     LedgerSource,
     fresh,
     read_ledgers,
@@ -161,15 +163,10 @@ class _Audit:
         ledger_topics = sources(self._admin, self._ledger_topics)
         now = topic_bounds.bounds(self._admin, topic_bounds.facts(self._admin, self._topic))
         spans_read = above_low(refreshed(spans_read, now))
-        ledger = read_ledgers(
-            self._session, self._tables, ledger_topics, self._store, self._options,
-            topic=self._topic, cluster=self._cluster,
-        )  # fmt: skip
-        self._notes += caveats.expired_ledger(
-            self._admin, ledger_topics, self._read_before, self._scope.since
-        )
-        request = self._request(spans_read, ledger_topics, started)
-        found = self._compare(request)
+        read_ledgers = cache(lambda: self._read_ledgers(ledger_topics))
+        request = self._request(spans_read, ledger_topics, started, read_ledgers)
+        found = self._compare(request, read_ledgers)
+        ledger = read_ledgers()
         report = AuditReport.made(
             request, found, listed(self._tables), audit_id=audit_id, isolation=self._scope.isolation,
             until=self._scope.until, notes=tuple(self._notes), gaps=ledger.gaps, ledger_lost=ledger.left_out,
@@ -185,7 +182,11 @@ class _Audit:
         return report, self._moved(ledger_topics, started, found)
 
     def _request(
-        self, spans_read: Mapping[int, OffsetSpan], ledger_topics: Sequence[LedgerSource], started: float
+        self,
+        spans_read: Mapping[int, OffsetSpan],
+        ledger_topics: Sequence[LedgerSource],
+        started: float,
+        read_ledgers: Callable[[], object],
     ) -> ComparisonRequest:
         scope, facts = self._scope, self._facts
         first = ComparisonRequest(
@@ -204,13 +205,13 @@ class _Audit:
         new = fresh(ledger_topics, self._marks.ledger_read_until)
         known = judged_from(spans_read, self._marks.judged())
         late = replace(first, fresh=new, old=f"not ({new})", waiting=self._marks.waiting(), spans=known)
-        return replace(late, spans=self._from_late_rows(late))
+        return replace(late, spans=self._from_late_rows(late, read_ledgers))
 
-    def _compare(self, request: ComparisonRequest) -> ComparisonResult:
+    def _compare(self, request: ComparisonRequest, read_ledgers: Callable[[], object]) -> ComparisonResult:
         self._job.records(done=0, total=sum(span.end - span.start for span in request.spans.values()))
         return run_comparison(
             self._tables, request, SparkRecords(self._session, self._read), reading=self._reading,
-            bounds_now=lambda: topic_bounds.bounds(self._admin, self._facts),
+            bounds_now=lambda: topic_bounds.bounds(self._admin, self._facts), read_ledgers=read_ledgers,
             look_up=lambda places: ids_at(self._config, self._topic, places, self._scope.isolation),
         )  # fmt: skip
 
@@ -265,14 +266,27 @@ class _Audit:
 
     # the ledger
 
+    def _read_ledgers(self, ledger_topics: Sequence[LedgerSource]) -> LedgerFacts:
+        facts = read_ledgers(
+            self._session, self._tables, ledger_topics, self._store, self._options,
+            topic=self._topic, cluster=self._cluster,
+        )  # fmt: skip
+        self._notes += caveats.expired_ledger(
+            self._admin, ledger_topics, self._read_before, self._scope.since
+        )
+        return facts
+
     def _read_before(self, ledger: str) -> Mapping[int, int]:
         return self._marks.ledger_read_until(ledger) if self._scope.incremental else {}
 
-    def _from_late_rows(self, request: ComparisonRequest) -> Mapping[int, OffsetSpan]:
+    def _from_late_rows(
+        self, request: ComparisonRequest, read_ledgers: Callable[[], object]
+    ) -> Mapping[int, OffsetSpan]:
         """Start an incremental audit earlier when the ledger got rows about earlier offsets since the previous one."""
         before = request.spans
         if all(span.start <= span.low for span in before.values()):
             return before
+        read_ledgers()
         select_rows(self._tables, request, before)
         return lowered(before, dict(self._tables.rows("late_starts")))
 

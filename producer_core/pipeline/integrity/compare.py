@@ -6,7 +6,7 @@ The rules are SQL (`sql/comparison.sql`, `sql/verdicts.sql`); this module orders
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,15 +51,17 @@ def run_comparison(
     topic: TopicRecords,
     *,
     bounds_now: Callable[[], Mapping[int, PartitionBounds]],
+    read_ledgers: Callable[[], object] = lambda: None,
     reading: Reading = lambda records, again: nullcontext(),
     look_up: LookUp | None = None,
 ) -> ComparisonResult:
     """Read everything once, as ids or as sums, and after sums the suspects again.
 
+    `read_ledgers` adds the ledgers to the tables, unless they are there already; Spark reads the topic in the meantime.
     `bounds_now` requests the topic's bounds again after everything was read; without `look_up`, Spark reads single
     offsets, too. The findings stay in `tables`.
     """
-    return _Comparison(tables, request, topic, bounds_now, reading, look_up).run()
+    return _Comparison(tables, request, topic, bounds_now, read_ledgers, reading, look_up).run()
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class _Comparison:
     request: ComparisonRequest
     topic: TopicRecords
     bounds_now: Callable[[], Mapping[int, PartitionBounds]]
+    read_ledgers: Callable[[], object]
     reading: Reading
     look_up: LookUp | None
 
@@ -84,10 +87,8 @@ class _Comparison:
 
     def run(self) -> ComparisonResult:
         tables, before = self.tables, self.request.spans
-        select_rows(tables, self.request, before)
-        tables.create("rows_in_doubt")
-        zones = {zone for (zone,) in tables.rows("zones")}
         counts = self._first_pass()
+        zones = {zone for (zone,) in tables.rows("zones")}
         suspicious = bool(counts.unequal or counts.doubtful or zones & {*_ALWAYS})
         repeats, read_again = self._suspects(counts.unequal) if suspicious else (0, 0)
         after = refreshed(before, self.bounds_now())
@@ -103,16 +104,20 @@ class _Comparison:
     def _first_pass(self) -> Counts:
         """Read everything, as ids or as sums, and compare the groups of both sides."""
         ranges = {number: (span.start, span.end) for number, span in self.request.spans.items()}
-        with self.reading(self.size, False):
-            if self.by_sums:
-                self.tables.add("add_groups", self.topic.groups(ranges))
-                self.tables.create("log_groups", "merged_groups")
-            else:
-                self.tables.add("add_records", self.topic.ids(ranges))
-                self.tables.create("log_groups")
-        self.tables.create("doubled")
+        start = self.topic.groups if self.by_sums else self.topic.ids
+        with self.reading(self.size, False), closing(start(ranges)) as records:
+            self._add_ledgers()
+            self.tables.add("add_groups" if self.by_sums else "add_records", records)
+        self.tables.create("log_groups", "merged_groups" if self.by_sums else None)
         self.tables.create("compared", compacted=bool(self.request.compacted))
         return Counts(*self.tables.row("counts"))
+
+    def _add_ledgers(self) -> None:
+        """Read the ledgers, and find what is uncertain in them alone."""
+        self.read_ledgers()
+        select_rows(self.tables, self.request, self.request.spans)
+        self.tables.create("rows_in_doubt")
+        self.tables.create("doubled")
 
     def _suspects(self, unequal: int) -> tuple[int, int]:
         """Select the records of suspects; return the ledger's repeated entries, and the offsets that were read again."""
@@ -127,6 +132,7 @@ class _Comparison:
         tables.create("read_groups", by_sums=self.by_sums, compacted=compacted)
         again += self._second_pass(unequal) if self.by_sums else 0
         tables.create("seen", by_sums=self.by_sums)
+        tables.create("ledger_entries", "entries_in_question")
         return 0 if compacted else tables.row("repeats")[0], again
 
     def _single_records(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from producer_core.errors import ConfigError
 from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
@@ -14,7 +15,7 @@ from producer_core.pipeline.integrity.ranges import Range
 from producer_core.pipeline.integrity.read_topic import read_ranges
 from producer_core.pipeline.integrity.spans import PartitionBounds
 from producer_core.pipeline.integrity.store_ledger import add_store_ledger
-from producer_core.pipeline.integrity.topic_records import in_slices
+from producer_core.pipeline.integrity.topic_records import Slices
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -69,7 +70,8 @@ def read_ledgers(
 ) -> LedgerFacts:
     """Read the ledgers of the sources and of the store about a topic in a cluster; `options` are Kafka's."""
     for source in sources:
-        tables.add("add_batches", _batches(session, source, options))
+        with closing(_batches(session, source, options)) as batches:
+            tables.add("add_batches", batches)
     left_out = add_store_ledger(tables, store, topic, cluster)
     facts = sum_up(tables, topic, left_out)
     _check_not_data_topics(tables, sources)
@@ -77,8 +79,8 @@ def read_ledgers(
     return facts
 
 
-def _batches(session: SparkSession, source: LedgerSource, options: Mapping[str, str]) -> Iterator[Any]:
-    """Yield the batches of a ledger topic as Arrow tables."""
+def _batches(session: SparkSession, source: LedgerSource, options: Mapping[str, str]) -> Slices:
+    """Start to read the batches of a ledger topic."""
     committed = {**options, "kafka.isolation.level": "read_committed"}
     ranges = {number: (bound.low, bound.stable) for number, bound in source.bounds.items()}
 
@@ -86,7 +88,7 @@ def _batches(session: SparkSession, source: LedgerSource, options: Mapping[str, 
         name = source.facts.name
         return ledgers.parsed(read_ranges(session, name, some, committed, headers=False, among=among))
 
-    return in_slices(read, ranges, _FIRST_SLICE)
+    return Slices(session, read, ranges, _FIRST_SLICE)
 
 
 def sum_up(tables: AuditTables, topic: str, left_out: int = 0) -> LedgerFacts:

@@ -193,6 +193,16 @@ FROM log LEFT JOIN read_groups ON log.partition = read_groups.partition AND log.
     AND log.seq >> 12 = read_groups.window_no
 WHERE $by_sums OR window_no IS NOT NULL
 
+-- name: entries_in_question
+-- Selects the entries that decide about a message: those of suspect groups and outside the range, and all others of the
+-- same messages. The rest of a suspect window is in groups of other partitions, which equal the log.
+WITH suspects AS (SELECT partition, session, window_no FROM compared WHERE unequal OR doubtful),
+asked AS (
+    SELECT session, seq FROM ledger SEMI JOIN suspects USING (partition, session, window_no)
+    UNION SELECT session, seq FROM ledger WHERE zone <> 'inside'
+    UNION SELECT session, seq FROM seen)
+FROM ledger_entries SEMI JOIN asked USING (session, seq)
+
 -- name: expired_ranges
 -- Counts per partition the acknowledgements below the low watermark, with the first and last offset, and how many of them
 -- expired while the range was read. In an incremental audit, late rows may be about offsets that expired before any
