@@ -46,5 +46,5 @@ class ReadAhead:
         try:
             self._context.addJobTag(self._tag)
             self._table.set_result(self._frame().toArrow())
-        except BaseException as error:  # for the thread that waits in table()
+        except BaseException as error:  # noqa: BLE001  table() raises it in the thread that waits
             self._table.set_exception(error)

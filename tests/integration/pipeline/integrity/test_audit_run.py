@@ -145,6 +145,22 @@ def test_a_range_of_several_slices_has_the_same_findings(planted, kafka, spark, 
     assert differences(plan, found(kafka, spark, orders, [telemetry]), planting.truth(plan)) == {}
 
 
+def test_an_audit_is_two_spark_jobs_whatever_it_finds(planted, kafka, spark, monkeypatch):
+    """One reads the ledger, one the records: each further job costs a tenth of a second or more."""
+    _, orders, telemetry = planted
+
+    def jobs(*arguments):
+        before = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+        found(kafka, spark, *arguments)
+        return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs() - before
+
+    assert jobs(orders, [telemetry]) == 2
+    assert jobs(orders) == 1
+    assert jobs(topic(kafka, 3), [topic(kafka)]) == 0
+    monkeypatch.setattr("producer_core.pipeline.integrity.topic_records.FIRST_SLICE", 5_000)
+    assert jobs(orders, [telemetry]) > 2
+
+
 def test_a_missing_topic_is_reported_before_spark_starts(kafka, tmp_path):
     command = [sys.executable, "-m", "producer_core.cli", "pipeline", "integrity", "--topic", "nothing-there"]
     command += ["-b", kafka.bootstrap_servers, "--store", str(tmp_path / "s.duckdb")]

@@ -82,6 +82,69 @@ def test_a_range_with_many_faults_is_compared_with_the_records_before_it(backend
     assert differences(plan, report, truth(plan, start=begin)) == {}
 
 
+class Unread:
+    """Records that Spark has started to read."""
+
+    def __init__(self):
+        self.events = []
+
+    def ids(self, ranges):
+        self.events.append("started")
+        return self
+
+    groups = ids
+
+    def __iter__(self):
+        self.events.append("added")
+        return iter(())
+
+    def close(self):
+        self.events.append("closed")
+
+
+def compared_with(tables, topic, read_ledgers, bounds):
+    request = ComparisonRequest(TOPIC, CLUSTER, spans(bounds), time.time())
+    return compare.run_comparison(
+        tables, request, topic, bounds_now=lambda: bounds, read_ledgers=read_ledgers
+    )
+
+
+def test_the_topic_is_read_while_the_ledgers_are_read():
+    topic = Unread()
+    with audit_tables() as tables:
+
+        def read_ledgers():
+            topic.events.append("ledgers")
+            sum_up(tables, TOPIC)
+
+        compared_with(tables, topic, read_ledgers, {0: PartitionBounds(0, 9, 9)})
+    assert topic.events == ["started", "ledgers", "added", "closed"]
+
+
+def test_an_error_in_a_ledger_ends_the_read_of_the_topic():
+    topic = Unread()
+
+    def read_ledgers():
+        raise LookupError("not a ledger")
+
+    with audit_tables() as tables, pytest.raises(LookupError):
+        compared_with(tables, topic, read_ledgers, {0: PartitionBounds(0, 9, 9)})
+    assert topic.events == ["started", "closed"]
+
+
+def test_messages_of_other_partitions_in_a_suspect_window_are_not_decided_one_by_one(backend):
+    """A window of 3,000 sequences in three partitions: only the thousand of the partition with the loss are."""
+    places = [(seq % 3, seq, seq // 3) for seq in range(3_000)]
+    records = log([(partition, offset, ONE, seq) for partition, seq, offset in places if seq != 600])
+    bounds = {number: PartitionBounds(0, 1_000, 1_000) for number in range(3)}
+    with audit_tables() as tables:
+        tables.add("add_batches", [backend.batches([batch("p", 0, acked(ONE, *places))])])
+        sum_up(tables, TOPIC)
+        compared_with(tables, backend.topic(records), lambda: None, bounds)
+        assert tables.select("SELECT kind, seq FROM findings") == [("lost", 600)]
+        assert tables.count("ledger_entries") == 1_000
+
+
 # one comparison of many small cases: each has partitions and a session of its own
 
 
