@@ -9,6 +9,20 @@ from pathlib import Path
 from producer_core._internal.private_files import sync_folder
 
 
+class OpenFile:
+    """A file handle that is closed when its last user drops it: no thread can use the number of a closed one."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.number = -1
+        self.number = os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+
 def write_whole(file: int, data: bytes, offset: int) -> None:
     """Write all bytes at the offset. Raise OSError when the disk has no room for all of them."""
     written = os.pwrite(file, data, offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import struct
 import uuid
@@ -15,13 +16,23 @@ from producer_core._internal import private_files
 from producer_core._internal.file_lock import FileLock, FileLocked, lock_file
 from producer_core.delivery.journal.file_writes import replace as replace_file
 from producer_core.delivery.journal.frame import JournalFrame, frame, frames, seed
-from producer_core.errors import JournalDamaged, JournalLocked
+from producer_core.errors import JournalDamaged, JournalError, JournalLocked
 from producer_core.messages import MessageIds, SequenceSpan, new_session
 
 _RESERVE_BLOCK = 1 << 20
 """Sequences reserved in one write, and the maximum that a crash can skip."""
 _COPY_ALIGNMENT = 4096
 """The second copy of a small file's content starts in another disk sector."""
+
+_FORMATS = {1: 0, 2: 2}
+"""The formats that this version reads, with the start value of the checksums in the file `session`: earlier versions find
+no valid copy there, and refuse the journal. Format 2 adds groups of records. A journal without a group has format 1."""
+_FORMAT_NOTE = (
+    "producer_core journal, format {}.\n"
+    "This file is not damaged if your version of producer_core reads the format. Earlier versions report it as damaged and "
+    "leave the journal as it is: use the version that wrote it, or a later one.\n"
+)
+_FORMAT_NAME = re.compile(rb"producer_core journal, format (\d+)\.")
 
 _RESERVED = struct.Struct(">Q")
 _IDENTITY = struct.Struct(">16sI")
@@ -68,7 +79,7 @@ class JournalFolder:
             private_files.sync_folder(created.parent)
         self._lock = _lock(self.path)
         try:
-            self.identity = self._load_identity()
+            self.format, self.identity = self._load_identity()
             self._reserved = self._read_reserved()
             self._session_written = False  # whether the file has this start's session
             self.reserved_below = 0  # sequences below this one may be used
@@ -89,11 +100,14 @@ class JournalFolder:
             return known and known + _RESERVE_BLOCK
         return max(known, self._reserved)
 
-    def begin_session(self, first: int, has_records: Callable[[int, int], bool]) -> MessageIds:
+    def begin_session(
+        self, first: int, has_records: Callable[[int, int], bool], *, has_groups: bool = False
+    ) -> MessageIds:
         """Start a session and return its ids. `first` is its first sequence.
 
         An earlier session is kept while `has_records(start, end)` returns true for its sequences.
         """
+        self.format = 2 if has_groups else 1
         known = (span._replace(end=min(span.end, first)) for span in self.identity.spans)
         earlier = tuple(span for span in known if has_records(span.start, span.end))
         session = new_session()
@@ -104,10 +118,19 @@ class JournalFolder:
         """Record durably that this sequence is used, before its first use, so that no later process reuses its id."""
         if sequence >= self.reserved_below:
             if not self._session_written:
-                self._write("session", self.identity.encode(), 0)
-                self._session_written = True
+                self._write_session()
             self._write_reserved(sequence + _RESERVE_BLOCK)
             self.reserved_below = sequence + _RESERVE_BLOCK
+
+    def allow_groups(self) -> None:
+        """Change to the format with groups, durably and before the first one, so that earlier versions refuse the journal."""
+        if self.format < 2:
+            self.format = 2
+            try:
+                self._write_session()
+            except BaseException:
+                self.format = 1
+                raise
 
     def close(self, next_sequence: int | None = None) -> None:
         """Unlock the folder. With `next_sequence`, release the unused part of the reservation."""
@@ -119,17 +142,37 @@ class JournalFolder:
     def sync(self) -> None:
         private_files.sync_folder(self.path)
 
-    def _load_identity(self) -> JournalIdentity:
-        content = self._read("session", 0)
-        if content is None:
+    def _load_identity(self) -> tuple[int, JournalIdentity]:
+        try:
+            number = self._named_format()
+        except FileNotFoundError:
             if any(self.path.glob("*.journal")):
                 raise JournalDamaged(
                     f"The journal {self.path} has messages, but its file `session` is missing, so their ids are unknown.",
                     fix="Restore the file, or move the folder aside and keep it for analysis.",
-                )
+                ) from None
             content = _IDENTITY.pack(new_session().bytes, secrets.randbits(32))
             self._write("session", content, 0)
-        return JournalIdentity.decode(content)
+            return 1, JournalIdentity.decode(content)
+        if number not in _FORMATS:
+            raise JournalError(
+                f"The journal {self.path} has format {number}. This version of producer_core reads the formats 1 and 2.",
+                fix="Use the version of producer_core that wrote the journal, or a later one.",
+            )
+        for number, start in _FORMATS.items():
+            if (found := self._first_frame("session", start)) is not None:
+                return number, JournalIdentity.decode(found)
+        raise self._damaged("session")
+
+    def _named_format(self) -> int:
+        """Return the format that the file `session` names. Format 1 has no name."""
+        found = _FORMAT_NAME.match((self.path / "session").read_bytes())
+        return 1 if found is None else int(found[1])
+
+    def _write_session(self) -> None:
+        note = b"" if self.format == 1 else _FORMAT_NOTE.format(self.format).encode()
+        self._write("session", self.identity.encode(), _FORMATS[self.format], note)
+        self._session_written = True
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write a small file atomically."""
@@ -150,25 +193,35 @@ class JournalFolder:
         self.write_file("reserved", _RESERVED.pack(bound))
         self._reserved = bound
 
-    def _write(self, name: str, content: bytes, seed: int) -> None:
-        first_copy = frame(content, seed, 0)
-        copy_offset = -(-len(first_copy) // _COPY_ALIGNMENT) * _COPY_ALIGNMENT
-        replace_file(
-            self.path / name, first_copy.ljust(copy_offset, b"\0") + frame(content, seed, copy_offset)
-        )
+    def _write(self, name: str, content: bytes, seed: int, note: bytes = b"") -> None:
+        data = _aligned(note)
+        data = _aligned(data + frame(content, seed, len(data)))
+        replace_file(self.path / name, data + frame(content, seed, len(data)))
 
     def _read(self, name: str, seed: int) -> bytes | None:
         try:
-            data = (self.path / name).read_bytes()
+            content = self._first_frame(name, seed)
         except FileNotFoundError:
             return None
-        for found in frames(data, seed):
+        if content is None:
+            raise self._damaged(name)
+        return content
+
+    def _first_frame(self, name: str, seed: int) -> bytes | None:
+        for found in frames((self.path / name).read_bytes(), seed):
             if isinstance(found, JournalFrame):
                 return found.content
-        raise JournalDamaged(
+        return None
+
+    def _damaged(self, name: str) -> JournalDamaged:
+        return JournalDamaged(
             f"Both copies in the journal file {self.path / name} are damaged.",
             fix="Move the folder aside and keep it for analysis. The producer creates a new folder.",
         )
+
+
+def _aligned(data: bytes) -> bytes:
+    return data.ljust(-(-len(data) // _COPY_ALIGNMENT) * _COPY_ALIGNMENT, b"\0")
 
 
 def _lock(folder: Path) -> FileLock:

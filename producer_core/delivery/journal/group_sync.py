@@ -5,10 +5,39 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 
 _RECHECK_S = 1.0
 """Seconds after which a waiting thread checks whether another thread still syncs: an interrupt can end the syncing
 thread before it notifies the others."""
+
+
+class _Waiter:
+    """A thread that sleeps until a sync has ended, on a lock of its own.
+
+    An interrupt inside Condition.wait would raise RuntimeError in its place. Each notified thread notifies the next one:
+    threads that wake up at the same time would only wait for each other, because one of them can run.
+    """
+
+    __slots__ = ("_lock", "next")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.next: _Waiter | None = None
+
+    def wait(self) -> bool:
+        """Return whether the thread was notified, or False after `_RECHECK_S`."""
+        return self._lock.acquire(timeout=_RECHECK_S)
+
+    def notify(self) -> None:
+        self._lock.release()
+
+    def pass_on(self) -> None:
+        """Notify the next thread, once: no call separates reading the field from its change."""
+        following, self.next = self.next, None
+        if following is not None:
+            following.notify()
 
 
 class GroupSync:
@@ -24,12 +53,10 @@ class GroupSync:
         self.synced = 0  # the bytes below this offset are on disk
         self.failed = False
         self._leader: int | None = None  # the id of the syncing thread
-        # Guards the fields below. A waiting thread sleeps on a lock of its own: an interrupt inside Condition.wait would
-        # raise RuntimeError in its place.
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # guards the fields below
         # Threads whose writes the running sync includes, and threads with later writes: one of these syncs next.
-        self._included: list[threading.Lock] = []
-        self._later: list[threading.Lock] = []
+        self._included: list[_Waiter] = []
+        self._later: list[_Waiter] = []
         self._target = 0  # the running sync includes the bytes below this offset
 
     def wait(self, end: int) -> None:
@@ -52,12 +79,11 @@ class GroupSync:
         self._notify(len(self._later))
 
     def _wait_or_lead(self, end: int) -> None:
-        leading, received, notified = False, False, threading.Lock()
-        notified.acquire()
+        leading, received, waiter = False, False, _Waiter()
         try:
             with self._lock:
                 if self._leader is not None:
-                    (self._included if end <= self._target else self._later).append(notified)
+                    (self._included if end <= self._target else self._later).append(waiter)
                 elif self.synced < end and not self.failed:
                     self._leader, leading = threading.get_ident(), True
                     self._target = self._size()
@@ -67,21 +93,24 @@ class GroupSync:
             if leading:
                 self._sync(self._target)
             elif not received:
-                received = notified.acquire(timeout=_RECHECK_S)
+                received = waiter.wait()
         finally:
             if leading:
                 self._leader = None
                 self._notify(len(self._later) if self.failed else 1)
-            elif not received:
-                self._stop_waiting(notified)
+            elif received:
+                waiter.pass_on()
+            else:
+                self._stop_waiting(waiter)
 
-    def _stop_waiting(self, notified: threading.Lock) -> None:
+    def _stop_waiting(self, waiter: _Waiter) -> None:
         """Pass on a notification that arrived after the wait: it may have been the only one."""
         with self._lock:
-            waiting = self._later if notified in self._later else self._included
-            if notified in waiting:
-                waiting.remove(notified)
+            waiting = self._later if waiter in self._later else self._included
+            if waiter in waiting:
+                waiting.remove(waiter)
                 return
+        waiter.pass_on()
         self._notify(1)
 
     def _sync(self, target: int) -> None:
@@ -95,9 +124,11 @@ class GroupSync:
             self.synced = target
 
     def _notify(self, later: int) -> None:
-        """Notify the threads whose sync has ended, and this many of the others."""
+        """Notify the threads whose sync has ended, and then this many of those with later writes."""
         with self._lock:
             notified = self._included + self._later[:later]
             self._included, self._later = [], self._later[later:]
-        for one in notified:
-            one.release()
+            for one, following in pairwise(notified):
+                one.next = following
+        if notified:
+            notified[0].notify()

@@ -24,6 +24,7 @@ from producer_core.delivery.journal.frame import FrameDamage
 from producer_core.delivery.journal.mapped_end import MappedEnd, can_map
 from producer_core.delivery.journal.ranges import ranges_of
 from producer_core.delivery.journal.record import JournalRecord, encode, topic_and_time
+from producer_core.delivery.journal.segment import Segment
 from producer_core.delivery.journal.segment_list import SegmentList, SyncTicket
 from producer_core.delivery.journal.settle_log import SettleLog, SettleStep
 from producer_core.delivery.journal.start_offsets import StartOffsets
@@ -80,6 +81,9 @@ class Journal:
         # Single records are written to `_mapped` directly, if their sequence is reserved and until the next file check.
         self._mapped: MappedEnd | None = None
         self._reserved_below = 0
+        # At the level `power`, under the same conditions, they go to this segment directly, up to this size.
+        self._deferring: Segment | None = None
+        self._deferring_limit = 0
         self._log = SettleLog(folder)
         self._start_offsets = StartOffsets(folder)
         self._offsets: dict[tuple[str, int], int] = {}
@@ -90,7 +94,9 @@ class Journal:
         self._closing = False  # appends are rejected, so that close() waits for one sync only
         self._closed = False
         self.next_sequence = self._next = folder.next_sequence(self._recover())
-        self.ids = folder.begin_session(self.next_sequence, self._segments.has_records)
+        self.ids = folder.begin_session(
+            self.next_sequence, self._segments.has_records, has_groups=self._segments.has_groups
+        )
         self._stopping = threading.Event()
         if level == "buffered":
             flush = partial(self._flush_periodically, buffered_ms / 1000)
@@ -149,8 +155,31 @@ class Journal:
             except BaseException:  # an interrupt
                 self.withdraw((seq,))
                 raise
-        if ticket := self._write(((seq, content),), seq, len(content)):
+        ticket = None if self._deferring is None else self._defer(seq, content)
+        if ticket is None:
+            ticket = self._write(((seq, content),), seq, len(content))
+        if ticket is not None:
             self.wait_synced(ticket, (seq,))
+
+    def _defer(self, seq: int, content: bytes) -> SyncTicket | None:
+        """Leave the usual record to the next sync. Return None if a limit of the journal is due to be checked."""
+        if not self._process_mark[0]:
+            return None
+        try:
+            with self._lock:
+                if (
+                    seq < self._reserved_below
+                    and self._clock() < self._next_file_check
+                    and (segment := self._deferring) is not None
+                    and (end := segment.defer_one(seq, content, self._deferring_limit))
+                ):
+                    if seq >= self._next:
+                        self._next = seq + 1
+                    return SyncTicket(segment, end)
+        except BaseException:  # an interrupt
+            self.withdraw((seq,))
+            raise
+        return None
 
     def append_many(self, records: Sequence[JournalRecord | Delivery]) -> None:
         """Append all records or none, in one write and, at the level `power`, with one sync."""
@@ -207,15 +236,25 @@ class Journal:
                 self._buffer.update(contents)
                 self._buffered_bytes += size
             else:
+                if len(contents) > 1:
+                    self._folder.allow_groups()
                 self._segments.write(contents)
-                if self._segments.mapped:
-                    self._mapped = self._segments.mapped_end(self._max_bytes - self._segments.size)
-                    self._reserved_below = self._folder.reserved_below
+                if self.syncs or self._segments.mapped:
+                    self._allow_direct()
         except OSError as error:
             raise self._journal_full(error) from error
         if last >= self._next:
             self._next = last + 1
         return self._segments.ticket() if self.syncs else None
+
+    def _allow_direct(self) -> None:
+        """Let later single records skip `_write`, up to the next limit of the journal."""
+        room = self._max_bytes - self._segments.size
+        if self.syncs:
+            self._deferring, self._deferring_limit = self._segments.active, self._segments.limit(room)
+        else:
+            self._mapped = self._segments.mapped_end(room)
+        self._reserved_below = self._folder.reserved_below
 
     def withdraw(self, seqs: Iterable[int]) -> None:
         """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used."""
@@ -379,6 +418,8 @@ class Journal:
         if not self._buffer:
             return
         try:
+            if len(self._buffer) > 1:
+                self._folder.allow_groups()
             self._segments.write(list(self._buffer.items()))
         except OSError as error:
             self._flush_failed = True

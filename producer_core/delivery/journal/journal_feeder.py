@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 
 from producer_core._internal.log_fields import with_fields
@@ -53,7 +53,7 @@ class JournalFeeder:
         self._gate = threading.RLock()
         # By the lowest sequence of each call, the sequences of its messages. Not guarded: an entry ends with its call,
         # even at an interrupt.
-        self._accepting: dict[int, frozenset[int]] = {}
+        self._accepting: dict[int, Container[int]] = {}
         self._behind = journal.unsettled() > 0
         self._low = 0  # messages written since the last pass began have this sequence or a higher one
         self._callbacks: dict[int, Callbacks] = {}
@@ -104,7 +104,7 @@ class JournalFeeder:
     def take(self, delivery: Delivery) -> None:
         """Write a message and offer it to the client, or leave it to the feeder. Raise JournalFull when it is full."""
         if self._syncs:
-            self.take_many((delivery,), [])
+            self._take_synced(delivery)
             return
         with self._gate:
             if self._fenced is not None:
@@ -123,6 +123,33 @@ class JournalFeeder:
                 self.journal.withdraw((delivery.seq,))  # the caller gets an exception: not accepted
                 raise
         self._wake()
+
+    def _take_synced(self, delivery: Delivery) -> None:
+        """Accept one message as `take_many` does."""
+        if self._fenced is not None:
+            raise self._fenced
+        seq, taken = delivery.seq, False
+        try:
+            self._accepting[seq] = (seq,)
+            self._append(delivery)  # without the gate, so that threads share a sync
+            with self._gate:
+                if self._fenced is not None:
+                    raise self._fenced
+                if not self._offer_directly(delivery):
+                    self._leave_to_feeder(delivery)
+                taken = True
+                self._accepting.pop(seq, None)  # under the gate: a last pass skips what is being accepted
+        except JournalError:
+            raise
+        except BaseException:
+            if not taken:
+                self.journal.withdraw((seq,))  # the caller gets an exception: not accepted
+            raise
+        finally:
+            if self._accepting.pop(seq, None) and taken:
+                self._feed_from(seq)
+        if self._behind:
+            self._wake()
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """Accept each message as `take` does, in order, with one write. Add each accepted message to `taken`.

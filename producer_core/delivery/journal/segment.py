@@ -8,7 +8,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from producer_core.delivery.journal.file_writes import replace, write_whole
+from producer_core.delivery.journal.deferred_writes import DeferredWrites
+from producer_core.delivery.journal.file_writes import OpenFile, replace, write_whole
 from producer_core.delivery.journal.frame import (
     HEADER_SIZE,
     FrameDamage,
@@ -19,8 +20,9 @@ from producer_core.delivery.journal.frame import (
 )
 from producer_core.delivery.journal.group_sync import GroupSync
 from producer_core.delivery.journal.mapped_end import MappedEnd
-from producer_core.delivery.journal.ranges import Ranges
+from producer_core.delivery.journal.ranges import Ranges, ranges_of
 from producer_core.delivery.journal.record import sequence
+from producer_core.delivery.journal.record_group import group, is_group, records
 
 _INDEX_STEP_BYTES = 1 << 18
 """Distance between two index entries. A reader starts at the nearest one."""
@@ -41,13 +43,17 @@ class Segment:
     ) -> None:
         self.path = path
         self._seed = seed
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        self._file: int | None = os.open(path, flags, 0o600)
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        self._file: OpenFile | None = OpenFile(path, flags)
         self._size = 0  # while the end is mapped, `size` is that of `_mapped`
         self._sequences = Ranges()
         self.settled = Ranges()
         self.group_sync = GroupSync(self._sync_file, lambda: self.size)
         self._durable = durable
+        self._deferred = (
+            DeferredWrites()
+        )  # if durable: records of the allocated space that the next sync writes
+        self.has_groups = False
         self._mapped: MappedEnd | None = None
         # The size from which on single records are written through memory.
         self._maps_from = 0 if mapped else _NEVER
@@ -92,32 +98,92 @@ class Segment:
     @property
     def in_place(self) -> bool:
         """Return whether the file still has its name."""
-        return self._file is not None and os.fstat(self._file).st_nlink > 0
+        return self._file is not None and os.fstat(self._file.number).st_nlink > 0
 
-    def add(self, contents: Sequence[tuple[int, bytes]]) -> int:
-        """Append records in one write and return their size in bytes. OSError leaves the file unchanged."""
+    def add(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        """Append records, several under one checksum, in one write. OSError leaves the file unchanged.
+
+        If the records must be synced, the sync writes them. It needs no space for that: this method has allocated it.
+        """
+        start = self._defer(contents) if self._durable else None
+        if start is None:
+            start = self._write(contents)
+        if start >= self._next_index_offset:
+            self._add_index_entry(start)
+        if len(contents) == 1:
+            self.sequences.add(seq := contents[0][0], seq + 1)
+            return
+        self.has_groups = True
+        for low, high in ranges_of([seq for seq, _ in contents]):
+            self.sequences.add(low, high)
+
+    def defer_one(self, seq: int, content: bytes, limit: int) -> int:
+        """Append one record, which the next sync writes, up to this size of the file. Return the size, or 0 if `add` must do it."""
+        while True:
+            start = self._size
+            end = start + HEADER_SIZE + len(content)
+            if (
+                end > min(limit, self._allocated_end)
+                or start >= self._next_index_offset
+                or self.group_sync.failed
+            ):
+                return 0
+            data = frame(content, self._seed, start)
+            if self._file is None:  # closed by a signal handler
+                return 0
+            if self._size == start:  # see _defer
+                self._size = end
+                self._deferred.append((start, data))
+                self._sequences.add(seq, seq + 1)
+                return end
+
+    def _defer(self, contents: Sequence[tuple[int, bytes]]) -> int | None:
+        """Append records that the next sync writes. Return their offset, or None if there is no allocated space."""
+        while True:
+            start = self._size
+            data = self._framed(contents, start)
+            end = start + len(data)
+            if end > self._allocated_end:
+                self._preallocate(end)
+                if end > self._allocated_end:
+                    return None
+            if self._file is None:
+                raise ValueError("The segment was closed by a signal handler.")
+            # Otherwise a signal handler has written. No call between the checks and `append`.
+            if self._size == start:
+                self._size = end
+                self._deferred.append((start, data))
+                return start
+
+    def _write(self, contents: Sequence[tuple[int, bytes]]) -> int:
+        """Append records with a system call, and return their offset."""
         assert self._file is not None, "an open segment"
-        start = offset = self.size
-        parts = []
-        for _, content in contents:
-            parts.append(data := frame(content, self._seed, offset))
-            offset += len(data)
-        if self._durable and offset > self._allocated_end:
-            self._preallocate(offset)
+        if self._durable:
+            self._deferred.write(
+                self._file.number
+            )  # so that a killed process leaves no gap before these records
+        start = self.size
+        data = self._framed(contents, start)
         try:
-            write_whole(self._file, b"".join(parts), start)
+            write_whole(self._file.number, data, start)
         except OSError:
             self._release_space()
             raise
         if self._mapped is None:
-            self._size = offset
+            self._size = start + len(data)
         else:
-            self._mapped.skip_to(offset)
-        if start >= self._next_index_offset:
-            self._add_index_entry(start)
-        for seq, _ in contents:
-            self.sequences.add(seq, seq + 1)
-        return offset - start
+            self._mapped.skip_to(start + len(data))
+        return start
+
+    def _framed(self, contents: Sequence[tuple[int, bytes]], offset: int) -> bytes:
+        """Return the frames of these records for this offset of the file."""
+        if len(contents) == 1:
+            return frame(contents[0][1], self._seed, offset)
+        parts = []
+        for content in group([content for _, content in contents]):
+            parts.append(data := frame(content, self._seed, offset))
+            offset += len(data)
+        return b"".join(parts)
 
     def add_one(self, seq: int, content: bytes) -> None:
         """Append one record, through memory if possible. OSError leaves the file unchanged."""
@@ -161,21 +227,22 @@ class Segment:
         changed = self._trim() or not self.is_synced
         if changed and self._durable and not self.group_sync.failed and self._file is not None:
             # Sync the new size: zeros at the end of a file that is not the last one are damage.
-            os.fdatasync(self._file)
+            os.fdatasync(self._file.number)
         self._allocated_end = 0
 
     def duplicate_handle(self) -> int:
         """Return a file handle for one reader. It stays valid when the file is deleted."""
         assert self._file is not None, "an open segment"
-        return os.dup(self._file)
+        return os.dup(self._file.number)
 
     def read(self, handle: int, after: int, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield sequence and content of each record above `after` between two offsets of the file."""
         index = bisect_right(self._index, (after, 1 << 62)) - 1
         start = max(start, self._index[index][1] if index >= 0 else 0)
         for found in scan(handle, start, end, self._seed):
-            if (seq := sequence(found.content)) > after:
-                yield seq, found.content
+            for content in records(found.content):
+                if (seq := sequence(content)) > after:
+                    yield seq, content
 
     def recover(self, on_damage: Callable[[Path, FrameDamage, bytes], bool], *, last: bool = True) -> None:
         """Read the file's sequences. `on_damage` returns whether a damaged end may be cut off.
@@ -185,7 +252,9 @@ class Segment:
         data = self.path.read_bytes()
         for found in frames(data, self._seed):
             if not isinstance(found, FrameDamage):
-                self._add_sequence(sequence(found.content), found.start)
+                self.has_groups = self.has_groups or is_group(found.content)
+                for content in records(found.content):
+                    self._add_sequence(sequence(content), found.start)
             elif found.last:
                 self._recover_end(data, found, on_damage, preallocated=last and _is_preallocated(data))
                 break
@@ -205,7 +274,7 @@ class Segment:
         end = damage.start + len(damaged)
         if damaged and not on_damage(self.path, damage._replace(end=end), damaged):
             self._size = damage.start + len(damaged.rstrip(b"\0"))
-        os.ftruncate(self._file, self.size)
+        os.ftruncate(self._file.number, self.size)
 
     def without_settled(self) -> Segment:
         """Replace the file atomically by one without settled records. OSError leaves this one in place.
@@ -241,9 +310,7 @@ class Segment:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._trim()
-        if self._file is not None:
-            file, self._file = self._file, None
-            os.close(file)
+        self._file = None
 
     def _trim(self) -> bool:
         """Cut off the preallocated space, and the records whose sync failed: they were not accepted.
@@ -252,10 +319,16 @@ class Segment:
         """
         self._maps_from = _NEVER
         self._unmap()
+        if self.group_sync.failed:
+            self._deferred.cancel()
+        elif (
+            self._file is not None
+        ):  # of messages that were withdrawn: otherwise the caller has waited for their sync
+            self._deferred.write(self._file.number)
         end = self.group_sync.synced if self.group_sync.failed else self.size
         if self._file is None or max(self._allocated_end, self.size) <= end:
             return False
-        os.ftruncate(self._file, end)
+        os.ftruncate(self._file.number, end)
         return True
 
     def _release_space(self) -> None:
@@ -265,7 +338,7 @@ class Segment:
         self._allocated_end = 0
         with contextlib.suppress(OSError):
             if self._file is not None:
-                os.ftruncate(self._file, self.size)
+                os.ftruncate(self._file.number, self.size)
 
     # writes through memory
 
@@ -280,7 +353,7 @@ class Segment:
             self._preallocate(end)
         with contextlib.suppress(OSError, ValueError):  # ValueError: another process has cut off the file
             if self._allocated_end >= end:
-                self._map(self._file, self.size, self._allocated_end)
+                self._map(self._file.number, self.size, self._allocated_end)
                 return self._mapped_to(end)
         self._maps_from = self.size + _RETRY_BYTES
         return None
@@ -305,21 +378,25 @@ class Segment:
             mapped.close()
 
     def _sync_file(self) -> None:
-        """Sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
+        """Write and sync the file. The segment may be closed during the call: settled records need no sync, and close() syncs."""
         file = self._file
+        if file is None:
+            return
         try:
-            if file is not None:
-                os.fdatasync(file)
+            end = self._deferred.write(file.number)
+            os.fdatasync(file.number)
         except OSError:
             if self._file is not None:
                 raise
+        else:
+            self._deferred.forget(end)
 
     def _preallocate(self, end: int) -> None:
         assert self._file is not None, "an open segment"
         for ahead in _PREALLOCATE_BYTES:
             allocated_end = -(-(end + ahead) // _ALLOCATION_UNIT) * _ALLOCATION_UNIT
             try:
-                os.posix_fallocate(self._file, self.size, allocated_end - self.size)
+                os.posix_fallocate(self._file.number, self.size, allocated_end - self.size)
             except OSError:  # without preallocation, each write allocates its own space
                 self._release_space()  # a full disk allocates a part
             else:

@@ -95,7 +95,11 @@ class SegmentList:
         """Return the memory to which records may be written without `write`, up to this number of bytes in total."""
         if self.active is None:
             return None
-        return self.active.mapped_end(min(self._segment_bytes, self.active.size + room))
+        return self.active.mapped_end(self.limit(room))
+
+    def limit(self, room: int) -> int:
+        """Return the size of the active segment at which a record needs `write`, if the journal has this room in bytes."""
+        return 0 if self.active is None else min(self._segment_bytes, self.active.size + room)
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
         for start, end in ranges:
@@ -112,6 +116,10 @@ class SegmentList:
     def has_records(self, start: int, end: int) -> bool:
         """Return whether a segment has a record with one of these sequences, settled or not."""
         return any(segment.sequences.overlap(start, end) for segment in self._segments)
+
+    @property
+    def has_groups(self) -> bool:
+        return any(segment.has_groups for segment in self._segments)
 
     def settled(self) -> list[tuple[int, int]]:
         """Return the settled sequences that are still in a file."""

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from producer_core import ReliableKafkaProducer
 from producer_core.delivery.journal import Journal
+from producer_core.delivery.journal import folder as folder_module
 from producer_core.delivery.journal.folder import JournalFolder, JournalIdentity
-from producer_core.errors import JournalError
+from producer_core.delivery.journal.frame import JournalFrame, frames
+from producer_core.errors import JournalError, JournalFull
 from producer_core.messages import MessageIds, MessageStatus, SequenceSpan, id_bytes, id_text, new_session
 from producer_core.testing import InMemoryTransport
-from tests.fixtures.journal import crash, fill, kept
+from tests.fixtures.journal import a_record, crash, fill, kept
 from tests.support import eventually
 
 EARLIER, NOW = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -192,3 +194,87 @@ def test_acknowledged_messages_that_the_journal_could_not_settle_are_not_dead_le
     report = producer.close()
 
     assert (report.acknowledged, report.dead, report.journaled) == (20, 0, 20)
+
+
+# formats
+
+
+def session_of(path):
+    return (path / "session").read_bytes()
+
+
+def valid_frames(data, start):
+    return [found for found in frames(data, start) if isinstance(found, JournalFrame)]
+
+
+def test_a_journal_with_a_group_cannot_be_read_by_earlier_versions(tmp_path):
+    """They would report the group as damage and cut it off. They find no valid copy in `session`, and refuse the journal."""
+    with Journal.open(tmp_path / "journal") as journal:
+        journal.append(a_record(0))
+        assert valid_frames(session_of(tmp_path / "journal"), 0)
+        journal.append_many([a_record(1), a_record(2)])
+        assert not valid_frames(session_of(tmp_path / "journal"), 0)
+        assert session_of(tmp_path / "journal").startswith(b"producer_core journal, format 2.")
+    with Journal.open(tmp_path / "journal") as again:
+        assert kept(again) == [0, 1, 2]
+        again.append(a_record(3))
+        assert not valid_frames(session_of(tmp_path / "journal"), 0)
+        ids = [again.ids.of(seq) for seq in range(4)]
+    with Journal.open(tmp_path / "journal") as again:
+        assert [again.ids.of(seq) for seq in range(4)] == ids
+
+
+def test_the_format_is_changed_before_the_first_group(tmp_path, monkeypatch):
+    journal = Journal.open(tmp_path / "journal")
+    journal.append(a_record(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "replace_file", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(JournalFull):
+            journal.append_many([a_record(1), a_record(2)])
+    with Journal.open(crash(tmp_path / "journal", tmp_path)) as again:
+        assert kept(again) == [0]
+        assert valid_frames(session_of(tmp_path / "journal"), 0)
+    journal.append_many([a_record(1), a_record(2)])
+    assert not valid_frames(session_of(tmp_path / "journal"), 0)
+    journal.close()
+
+
+def test_a_journal_without_a_group_can_be_read_by_earlier_versions_again(tmp_path):
+    with Journal.open(tmp_path / "journal", segment_bytes=1_000) as journal:
+        journal.append_many([a_record(seq) for seq in range(20)])
+        journal.settle(range(20))
+        journal.append(a_record(20))
+    with Journal.open(tmp_path / "journal") as again:
+        again.append(a_record(21))
+        assert kept(again) == [20, 21]
+        assert valid_frames(session_of(tmp_path / "journal"), 0)
+
+
+def test_a_journal_of_a_later_format_is_refused_and_stays_as_it_is(tmp_path):
+    with Journal.open(tmp_path / "journal") as journal:
+        journal.append_many([a_record(0), a_record(1)])
+    path = tmp_path / "journal" / "session"
+    later = path.read_bytes().replace(b"format 2.", b"format 3.")
+    path.write_bytes(later)
+    before = {one.name: one.read_bytes() for one in (tmp_path / "journal").iterdir()}
+
+    with pytest.raises(JournalError, match=r"has format 3.*formats 1 and 2"):
+        Journal.open(tmp_path / "journal")
+
+    assert {one.name: one.read_bytes() for one in (tmp_path / "journal").iterdir()} == before
+    path.write_bytes(later.replace(b"format 3.", b"format 2."))
+    with Journal.open(tmp_path / "journal") as again:
+        assert kept(again) == [0, 1]
+
+
+@pytest.mark.parametrize("copy", [0, 1, 2])
+def test_one_damaged_copy_of_the_session_of_format_2_is_not_needed(tmp_path, copy):
+    with Journal.open(tmp_path / "journal") as journal:
+        journal.append_many([a_record(0), a_record(1)])
+    path = tmp_path / "journal" / "session"
+    data = bytearray(path.read_bytes())
+    data[copy * 4096 + 20] ^= 1  # 0: the name of the format
+    path.write_bytes(data)
+
+    with Journal.open(tmp_path / "journal") as again:
+        assert kept(again) == [0, 1]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from producer_core.delivery.journal.group_sync import GroupSync
+from producer_core.delivery.journal.group_sync import GroupSync, _Waiter
 from tests.support import eventually
 
 
@@ -185,24 +185,47 @@ def test_a_waiting_thread_that_is_interrupted_passes_the_notification_on(sync, t
     waiting(sync, 3)
     chosen = sync.group._later[0]
     with sync.group._lock:
-        sync.group._later[0] = gone = threading.Lock()
-    gone.acquire()
+        sync.group._later[0] = gone = _Waiter()
     sync.release.release()
     first.result(20)
     assert not sync.started.acquire(timeout=0.05)  # the thread that should sync next was interrupted
 
     sync.group._stop_waiting(gone)
     assert sync.started.acquire(timeout=0.5)
-    chosen.release()
+    chosen.notify()
     sync.release.release()
     for other in others:
         other.result(20)
 
 
+def test_an_interrupted_thread_of_a_group_notifies_the_next_one(sync, threads):
+    """Each thread of a group notifies the next one. Otherwise the others would wait until their next check."""
+    first = threads.submit(sync.write)
+    assert sync.started.acquire(timeout=20)
+    others = [threads.submit(sync.write) for _ in range(5)]
+    waiting(sync, 5)
+    sync.release.release()
+    assert sync.started.acquire(timeout=20)
+    (gone, following), others_left = (_Waiter(), _Waiter()), sync.group._included
+    with sync.group._lock:
+        sync.group._included = [gone, following, *others_left]
+    sync.release.release()
+    first.result(20)
+    assert gone.wait()
+
+    sync.group._stop_waiting(gone)
+
+    assert following.wait()
+    following.pass_on()
+    for other in others:
+        other.result(0.5)
+    assert sync.count == 2
+
+
 def test_a_thread_that_stops_waiting_is_not_notified():
     group = GroupSync(lambda: None, lambda: 0)
     for waiting_threads in (group._included, group._later):
-        waiting_threads.append(one := threading.Lock())
+        waiting_threads.append(one := _Waiter())
         group._stop_waiting(one)
         assert not waiting_threads
 

@@ -161,19 +161,48 @@ def test_a_failed_sync_rejects_the_messages_of_all_threads(feeder, journal, targ
     assert segment_of(tmp_path / "journal") != failed_segment
 
 
+def full(*_):
+    raise OSError(errno.ENOSPC, "full")
+
+
 def test_a_full_disk_rejects_a_message_without_a_sync(feeder, journal, target, disk, monkeypatch):
+    monkeypatch.setattr("producer_core.delivery.journal.segment._PREALLOCATE_BYTES", (0,))
     disk.open.set()
     feeder.take(a_delivery(journal, 0))
     syncs, size = disk.syncs, journal.size()
+    large = Delivery(journal.ids.of(1), 1, "orders", None, bytes(100_000))
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        patch.setattr(os, "posix_fallocate", full)
+        patch.setattr(os, "pwrite", full)
         with pytest.raises(JournalFull) as failure:
-            feeder.take(a_delivery(journal, 1))
+            feeder.take(large)
 
     assert not failure.value.withdrawn  # it may be taken again
     assert (disk.syncs, journal.size()) == (syncs, size)
-    feeder.take(a_delivery(journal, 1))
+    feeder.take(large)
     assert sequences(target) == kept(journal) == [0, 1]
+
+
+def test_a_disk_that_is_full_during_a_sync_rejects_the_messages_of_its_group(
+    feeder, journal, target, disk, threads, monkeypatch
+):
+    """On a file system that copies blocks, a write to allocated space may need other space."""
+    first = threads.submit(feeder.take, a_delivery(journal, 0))
+    assert disk.syncing.wait(20)
+    others = [threads.submit(feeder.take, a_delivery(journal, seq)) for seq in range(1, THREADS)]
+    eventually(lambda: journal.unsettled() == THREADS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        disk.open.set()
+        first.result(20)
+        for one in others:
+            with pytest.raises(JournalFull) as failure:
+                one.result(20)
+            assert failure.value.withdrawn
+
+    assert kept(journal) == sequences(target) == [0]
+    feeder.take(a_delivery(journal, THREADS))
+    assert kept(journal) == sequences(target) == [0, THREADS]
 
 
 def test_the_feeder_offers_no_message_before_its_sync(feeder, journal, target, disk, threads):

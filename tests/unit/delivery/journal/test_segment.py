@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
 
@@ -64,6 +65,7 @@ def test_writes_find_preallocated_space_which_is_released_at_the_end(segment):
         segment.add([record(seq)])
         sizes.append(segment.path.stat().st_size)
     assert len(set(sizes)) == 1 and sizes[0] > segment.size
+    sync(segment)
 
     again, damages = recovered(segment)
     assert (again.size, again.unsettled, damages) == (segment.size, 3, [])
@@ -152,6 +154,7 @@ def test_a_failed_preallocation_leaves_no_zeros_at_the_end(segment, monkeypatch)
 def test_a_record_larger_than_the_preallocated_space_is_written(segment):
     segment.add([record(0, bytes(3 << 20))])
     segment.add([record(1)])
+    sync(segment)
 
     again, damages = recovered(segment)
     assert (again.size, again.unsettled, damages) == (segment.size, 2, [])
@@ -173,4 +176,132 @@ def test_a_disk_without_room_for_preallocation_still_takes_records(segment, monk
     segment.add([record(2)])
     again, damages = recovered(segment)
     assert (again.size, list(again.sequences), damages) == (segment.size, list(segment.sequences), [])
+    again.close()
+
+
+def test_one_system_call_writes_the_records_of_a_sync(segment, monkeypatch):
+    segment.add([record(0)])
+    sync(segment)
+    written, pwrite = [], os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *args: written.append(args[2]) or pwrite(*args))
+    start = segment.size
+    for seq in range(1, 17):
+        segment.add([record(seq)])
+    assert written == []
+
+    sync(segment)
+
+    assert written == [start]
+    again, damages = recovered(segment)
+    assert (list(again.sequences), damages) == ([(0, 17)], [])
+    again.close()
+
+
+def test_a_single_record_leaves_the_usual_checks_to_the_sync(segment):
+    assert segment.defer_one(*record(0), limit=1 << 20) == 0  # no space is allocated yet
+    segment.add([record(0)])
+    size = segment.size
+    assert segment.defer_one(*record(1), limit=size + 1) == 0
+    assert segment.defer_one(*record(1), limit=1 << 20) == segment.size > size
+    sync(segment)
+
+    again, damages = recovered(segment)
+    assert (list(again.sequences), damages) == ([(0, 2)], [])
+    again.close()
+    segment.close()
+    assert segment.defer_one(*record(2), limit=1 << 20) == 0
+
+
+def test_withdrawn_records_that_no_sync_has_written_leave_no_zeros(segment):
+    """Zeros at the end of a file that is not the last one are damage."""
+    segment.add([record(0)])
+    sync(segment)
+    segment.add([record(1)])
+    segment.settle(0, 2)
+
+    segment.finish()
+
+    again, damages = Segment(segment.path, 7), []
+    again.recover(lambda path, damage, data: damages.append(damage) or True, last=False)
+    assert (list(again.sequences), damages) == ([(0, 2)], [])
+    again.close()
+
+
+def test_a_record_without_allocated_space_leaves_no_gap_before_it(segment, monkeypatch):
+    """A process that is killed would leave zeros there, which the next start reports as damage."""
+    monkeypatch.setattr("producer_core.delivery.journal.segment._PREALLOCATE_BYTES", (0,))
+    segment.add([record(0)])
+    monkeypatch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    segment.add([record(1, bytes(100_000))])
+
+    again, damages = recovered(segment)
+    assert (list(again.sequences), damages) == ([(0, 2)], [])
+    again.close()
+
+
+def test_a_file_that_is_closed_during_a_sync_keeps_its_number_until_the_sync_ends(segment, monkeypatch):
+    """Otherwise the sync could write to another file, which got the same number."""
+    segment.add([record(0)])
+    number, pwrite, numbers = segment._file.number, os.pwrite, []
+
+    def closing(file, *args):
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        segment.delete()
+        numbers.append(os.open(os.devnull, os.O_RDONLY))
+        return pwrite(file, *args)
+
+    monkeypatch.setattr(os, "pwrite", closing)
+    sync(segment)
+
+    assert number not in numbers
+    assert os.open(os.devnull, os.O_RDONLY) == number
+    for one in (number, *numbers):
+        os.close(one)
+
+
+def test_records_that_are_deferred_after_one_without_allocated_space_overwrite_nothing(segment, monkeypatch):
+    monkeypatch.setattr("producer_core.delivery.journal.segment._PREALLOCATE_BYTES", (0,))
+    segment.add([record(0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        segment.add([record(1, bytes(100_000))])
+    segment.add([record(2)])
+    sync(segment)
+
+    again, damages = recovered(segment)
+    assert (list(again.sequences), damages) == ([(0, 3)], [])
+    again.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_segment_holds_its_records_whether_or_not_they_are_deferred(tmp_path, monkeypatch, seed):
+    """Small parts of allocated space, which the disk sometimes refuses."""
+    monkeypatch.setattr("producer_core.delivery.journal.segment._PREALLOCATE_BYTES", (4_096,))
+    monkeypatch.setattr("producer_core.delivery.journal.segment._ALLOCATION_UNIT", 4_096)
+    rng, expected, allocate = random.Random(seed), {}, os.posix_fallocate
+    refuses = [False]
+
+    def sometimes(*args):
+        if refuses[0]:
+            raise OSError(28, "No space left on device")
+        allocate(*args)
+
+    monkeypatch.setattr(os, "posix_fallocate", sometimes)
+    segment = Segment(tmp_path / f"{0:020d}.journal", 7, create=True, durable=True)
+    for seq in range(0, 600, 3):
+        refuses[0] = rng.random() < 0.3
+        count, value = rng.choice((1, 1, 3)), rng.randbytes(rng.choice((1, 200, 3_000)))
+        contents = [record(seq + index, value) for index in range(count)]
+        if count > 1 or not segment.defer_one(*contents[0], limit=1 << 30):
+            segment.add(contents)
+        expected |= dict(contents)
+        if rng.random() < 0.2:
+            sync(segment)
+    sync(segment)
+    handle = segment.duplicate_handle()
+    assert dict(segment.read(handle, -1, 0, segment.size)) == expected
+    os.close(handle)
+    segment.close()
+    again, damages = recovered(segment)
+    assert (again.unsettled, damages) == (len(expected), [])
     again.close()

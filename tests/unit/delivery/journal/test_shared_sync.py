@@ -10,7 +10,7 @@ import pytest
 
 from producer_core.delivery.journal import Journal
 from producer_core.errors import JournalError, JournalFull
-from tests.fixtures.journal import fill, kept
+from tests.fixtures.journal import crash, fill, kept
 from tests.support import eventually
 
 LARGE = bytes(5_000)
@@ -150,3 +150,41 @@ def test_a_journal_that_is_being_closed_accepts_no_message(tmp_path, monkeypatch
     sender.join(20)
     with open_journal(tmp_path / "own") as again:
         assert kept(again) == [0]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_signal_handler_that_sends_while_its_thread_writes_for_a_sync_loses_no_message(
+    tmp_path, monkeypatch, fails
+):
+    """The records of other threads, which the interrupted write has not written yet, are accepted only after their sync."""
+    journal, fdatasync, pwrite = Journal.open(tmp_path / "own", level="power"), os.fdatasync, os.pwrite
+    fill(journal, [0])
+    nested, accepted = [2], [0]
+
+    def send(seq):
+        try:
+            fill(journal, [seq])
+        except JournalFull:
+            return
+        accepted.append(seq)
+
+    def interrupted(*args):
+        if nested:
+            send(nested.pop())
+        return pwrite(*args)
+
+    def failing(file):
+        monkeypatch.setattr(os, "fdatasync", fdatasync)
+        raise OSError(errno.EIO, "Input/output error")
+
+    if fails:
+        monkeypatch.setattr(os, "fdatasync", failing)
+    monkeypatch.setattr(os, "pwrite", interrupted)
+    send(1)
+    send(3)
+
+    assert accepted == ([0, 3] if fails else [0, 2, 1, 3])
+    assert sorted(kept(journal)) == sorted(accepted)
+    with Journal.open(crash(tmp_path / "own", tmp_path)) as again:
+        assert sorted(kept(again)) == sorted(accepted)
+    journal.close()
