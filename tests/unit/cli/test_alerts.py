@@ -41,7 +41,7 @@ def test_rules_lists_evaluated_and_reported_rules(path):
         in listed
     )
     assert "no heartbeat for 40 s" in listed
-    assert "Reported by producers: acknowledged_lost, connection_lost" in listed
+    assert "Reported by producers: acknowledged_lost, circuit_opened, connection_lost" in listed
 
 
 def test_rules_json_contains_every_rule(path):
