@@ -57,7 +57,7 @@ def run_comparison(
 ) -> ComparisonResult:
     """Read everything once, as ids or as sums, and after sums the suspects again.
 
-    `read_ledgers` adds the ledgers to the tables, unless they are there already; Spark reads the topic in the meantime.
+    `read_ledgers` adds the ledgers to the tables, unless they are there already.
     `bounds_now` requests the topic's bounds again after everything was read; without `look_up`, Spark reads single
     offsets, too. The findings stay in `tables`.
     """
@@ -105,9 +105,11 @@ class _Comparison:
         """Read everything, as ids or as sums, and compare the groups of both sides."""
         ranges = {number: (span.start, span.end) for number, span in self.request.spans.items()}
         start = self.topic.groups if self.by_sums else self.topic.ids
-        with self.reading(self.size, False), closing(start(ranges)) as records:
+        with self.reading(self.size, False):
+            # Before the topic: Spark's scheduler would run the ledger's tasks behind all tasks of the topic.
             self._add_ledgers()
-            self.tables.add("add_groups" if self.by_sums else "add_records", records)
+            with closing(start(ranges)) as records:
+                self.tables.add("add_groups" if self.by_sums else "add_records", records)
         self.tables.create("log_groups", "merged_groups" if self.by_sums else None)
         self.tables.create("compared", compacted=bool(self.request.compacted))
         return Counts(*self.tables.row("counts"))
