@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import repeat, takewhile
 from typing import TYPE_CHECKING, Any, overload
 
 from producer_core.delivery.dead_letter import ReplayRecord
@@ -22,7 +23,7 @@ class RecordBatch(Sequence[ReplayRecord]):
     """Records of a replay in their order, as an Arrow table with the columns of `ReplayRecord`.
 
     The table also has `size` (bytes of key and value), and `ord` and `dead_letter`, with which the store finds the rows of
-    the record and of its dead letter again. No method calls a function of `pyarrow.compute`, whose import takes a quarter
+    the record and of its dead letter again; further columns are ignored. No method calls a function of `pyarrow.compute`, whose import takes a quarter
     of a second.
     """
 
@@ -62,29 +63,48 @@ class RecordBatch(Sequence[ReplayRecord]):
     @cached_property
     def size(self) -> int:
         """The bytes of all keys and values."""
-        return sum(self._column("size"))
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of key and value of each record."""
+        return self._column("size")
 
     @cached_property
     def is_safe(self) -> bool:
         """Whether every record may be sent without a search on its topic."""
         return set(self._column("verdict")) <= {*SAFE_VERDICTS}
 
+    def safe_part(self) -> RecordBatch:
+        """Return the records before the first one that may not be sent without a search."""
+        return self[: sum(1 for _ in takewhile(SAFE_VERDICTS.__contains__, self._column("verdict")))]
+
     @cached_property
     def topics(self) -> frozenset[str]:
         return frozenset(self._column("topic"))
 
-    @property
+    @cached_property
     def range(self) -> tuple[int, int]:
         """The lowest and the highest `ord` of the records."""
+        return self.range_of("ord")
+
+    def range_of(self, name: str) -> tuple[int, int]:
+        """Return the lowest and the highest value of a column."""
+        values = self._column(name)
+        return min(values), max(values)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the records are in the order of the operation."""
         numbers = self._column("ord")
-        return min(numbers), max(numbers)
+        return numbers == sorted(numbers)
 
     def first(self, count: int, max_bytes: int) -> RecordBatch:
         """Return the first records, at most `count`, up to `max_bytes`; a single larger record is returned alone."""
         if len(self) <= count and self.size <= max_bytes:
             return self
         end = total = 0
-        for size in self._column("size")[:count]:
+        for size in self.sizes[:count]:
             total += size
             if end and total > max_bytes:
                 break
@@ -93,16 +113,26 @@ class RecordBatch(Sequence[ReplayRecord]):
 
     def produce_rows(self) -> Iterator[ProduceRow]:
         """Return the records to send: the same ids and headers, the original timestamps in a header."""
-        partitions = [-1 if one is None else one for one in self._column("partition")]
-        headers = self._record_headers()
         return zip(
-            self._column("topic"),
+            self._topics(),
             self._column("value"),
             self._column("key"),
-            partitions,
-            headers,
+            self._partitions(),
+            self._record_headers(),
             strict=True,
         )
+
+    def _topics(self) -> Iterable[str]:
+        if len(self.topics) != 1:
+            return self._column("topic")
+        (topic,) = self.topics
+        return repeat(topic, len(self))
+
+    def _partitions(self) -> Iterable[int]:
+        given = self.table["partition"]
+        if given.null_count == len(given):
+            return repeat(-1, len(given))
+        return [-1 if one is None else one for one in given.to_pylist()]
 
     def _record_headers(self) -> Iterable[RecordHeaders]:
         ids, originals = _parse_ids(self._column("message_id")), self._original_timestamps()

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.record_batch import RecordBatch
+from producer_core.dlq import replay_waves
 from producer_core.dlq.claim_position import ClaimPosition
+from producer_core.dlq.claim_wave import CLAIMABLE, claim_wave
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.lookup import LISTED, fetch_rows, prefers_full_scan
 from producer_core.store import dead_letter_counts
@@ -44,7 +46,6 @@ _BATCH_COLUMNS = """,
 _NOT_LOCATED = "SELECT message_id FROM selected WHERE record NOT IN (SELECT record FROM located) ORDER BY ord"
 _RECORD_IN_STATE = "operation_id = ? AND state = ?"
 _REPLAYING = "operation_id = ? AND state = 'replaying'"
-_CLAIMABLE = "replayable AND state = 'dead'"
 
 _FETCH_SIZE = 500
 MIN_BATCH = 1_000
@@ -63,19 +64,24 @@ def claim_next(
     arrived_by: float,
     allow_oversized: bool,
     now: float,
+    wave: int = 0,
 ) -> tuple[Sequence[ReplayRecord], list[str]]:
     """Claim the next pending records of an operation, at most `count`. Return them in order, and the ids of records whose
     dead letters can no longer be claimed. Many records that are all safe to send are returned as a `RecordBatch`.
 
     The batch ends before it exceeds `max_bytes`; with `allow_oversized`, a larger record is claimed alone. It also ends
-    before the first record whose earlier attempt may still arrive after the time `arrived_by`.
+    before the first record whose earlier attempt may still arrive after the time `arrived_by`. Up to `wave`
+    records that are all safe to send are claimed as an open wave instead.
     """
+    replay_waves.begin_change(connection, replay=operation_id)
     limits = {
         "operation": operation_id, "count": count, "max_bytes": max_bytes, "arrived_by": arrived_by,
         "allow_oversized": allow_oversized,
     }  # fmt: skip
+    if wave and (batch := claim_wave(connection, position, limits | {"count": wave}, now=now)) is not None:
+        return batch, []
     _select_next(connection, position, limits)
-    _locate_next(connection, position, "dead_letter", of="selected", into="located", where=_CLAIMABLE)
+    _locate_next(connection, position, "dead_letter", of="selected", into="located", where=CLAIMABLE)
     records = _read_claimed(connection, position)  # before the update, which may move rows
     _claim_located(connection, operation_id, now)
     claimed = run(connection, "replay_claim_records").fetchone()
@@ -87,12 +93,17 @@ def claim_next(
 def _select_next(
     connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]
 ) -> None:
-    """Create the table `selected` of the next records. If their range is known, DuckDB reads no other rows."""
+    """Create the table `selected` of the next records. If their range is known, DuckDB reads no other rows.
+
+    The records of the operation's open waves are claimed already.
+    """
     next_records = query("replay_next_records")
+    waves = replay_waves.open_waves(connection, limits["operation"])
+    after = waves[-1].last + 1 if waves else 0
     for first, last in position.ranges(limits["count"]):
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}",
-            next_records.bind({**limits, "first": first, "last": last}),
+            next_records.bind({**limits, "first": max(first, after), "last": last}),
         )
         for (claimed_up_to,) in connection.execute(
             "SELECT max(ord) FROM selected HAVING count(*) > 0"
@@ -112,7 +123,8 @@ def claim_by_id(
     connection: duckdb.DuckDBPyConnection, operation_id: str, ids: Sequence[str], *, now: float
 ) -> list[str]:
     """Claim these dead letters for a replay. Return the ids of those that were dead and replayable, in order."""
-    _locate_ids(connection, ids, where=_CLAIMABLE)
+    replay_waves.begin_change(connection)
+    _locate_ids(connection, ids, where=CLAIMABLE)
     _claim_located(connection, operation_id, now)
     found = connection.execute("SELECT message_id FROM located ORDER BY ord").fetchall()
     return [message_id for (message_id,) in found]
@@ -183,16 +195,18 @@ def _create_table(
 
 def _read_claimed(connection: duckdb.DuckDBPyConnection, position: ClaimPosition) -> Sequence[ReplayRecord]:
     if dead_letter_counts.count_of(connection, "located") < MIN_BATCH:
-        return tuple(_read_located(connection))
+        return tuple(_read_located(connection, position))
     _locate_next(connection, position, "body", of="located", into="with_bodies")
     table = connection.sql(_REPLAY_RECORDS.format(more=_BATCH_COLUMNS)).to_arrow_table()
     batch = RecordBatch(table, read_headers)
     return batch if batch.is_safe else tuple(batch)
 
 
-def _read_located(connection: duckdb.DuckDBPyConnection) -> list[ReplayRecord]:
+def _read_located(
+    connection: duckdb.DuckDBPyConnection, position: ClaimPosition | None = None
+) -> list[ReplayRecord]:
     """Return the located dead letters. Small fetches leave few live objects for Python's garbage collector to traverse."""
-    _locate(connection, "body", of="located", into="with_bodies")
+    _locate_next(connection, position or ClaimPosition(), "body", of="located", into="with_bodies")
     found, records = connection.execute(_REPLAY_RECORDS.format(more="")), list[ReplayRecord]()
     while rows := found.fetchmany(_FETCH_SIZE):
         records += map(_replay_record, rows)

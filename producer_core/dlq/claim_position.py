@@ -17,6 +17,8 @@ class ClaimPosition:
     def __init__(self) -> None:
         self._first: int | None = None
         self._row_ids: dict[str, tuple[int, int]] = {}
+        self.in_order = True
+        """Whether the dead letters may be stored in exactly the order in which they are replayed."""
 
     def forget(self) -> None:
         """Search from the first record again, because a record has been returned or may be."""
@@ -31,6 +33,11 @@ class ClaimPosition:
             self.forget()
             raise
 
+    @property
+    def first(self) -> int:
+        """The number below which no record is pending; 0 if unknown."""
+        return self._first or 0
+
     def ranges(self, count: int) -> list[tuple[int, int]]:
         """Return the first and last number to search for `count` records; later ranges in case the earlier have none."""
         everything = (0, LAST)
@@ -44,6 +51,16 @@ class ClaimPosition:
         if (found := self._row_ids.get(table)) is None:
             return None
         return found[0], found[1] + 2 * count
+
+    def likely_rows(self, count: int) -> list[tuple[int, int]]:
+        """Return these row ids of the dead letters and of their bodies; nothing if one is unknown."""
+        found = [self.likely_row_ids(what, count) for what in ("dead_letter", "body")]
+        return [one for one in found if one is not None] if None not in found else []
+
+    def next_rows(self, count: int) -> list[tuple[int, int]]:
+        """Return the row ids right after those of the last claim; nothing if they are unknown."""
+        found = [self._row_ids.get(what) for what in ("dead_letter", "body")]
+        return [(one[1] + 1, one[1] + count) for one in found if one] if None not in found else []
 
     def located(self, table: str, row_ids: tuple[int, int]) -> None:
         """Note the lowest and the highest row id of located records."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from producer_core.dlq import codec
+from producer_core.dlq import codec, replay_waves
 from producer_core.dlq.lookup import delete, fetch
 from producer_core.events import Attempt, DeadLetter
 from producer_core.store.merge import insert
@@ -98,6 +98,8 @@ def _replace(
     now: float,
 ) -> None:
     if replaced := [one.message_id for one in dead_letters if one.message_id in stored]:
+        if replay_waves.claimed_by_wave(connection, replaced):
+            replay_waves.begin_change(connection)
         for table in ("dead_letters", "dead_letter_bodies"):
             delete(connection, table, replaced)
     rows = [

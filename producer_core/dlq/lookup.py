@@ -81,8 +81,8 @@ def prefers_full_scan(connection: duckdb.DuckDBPyConnection, table: str, count: 
     """Return whether one scan of the column is faster than index lookups of this many ids."""
     if count < _ALWAYS_INDEXED:
         return False
-    row = connection.execute(_SIZE, [table]).fetchone()
-    return row is not None and int(row[0]) < _ROWS_PER_ID * count
+    rows = connection.execute(_SIZE, [table]).fetchall()
+    return any(int(size) < _ROWS_PER_ID * count for (size,) in rows)
 
 
 def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:

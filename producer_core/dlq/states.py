@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from producer_core.dlq import replay_waves
 from producer_core.events import State
 from producer_core.store import dead_letter_counts
 
@@ -79,6 +80,7 @@ def _changing(
     """Select the matching dead letters in the state `before` for a change in place."""
     if (before, after) not in ALLOWED:
         raise ValueError(f"a dead letter cannot go from {before} to {after}")
+    replay_waves.begin_change(connection)
     condition, parameters = where
     places = f"SELECT rowid FROM dead_letters WHERE state = ? AND ({condition})"
     return dead_letter_counts.in_place(connection, places, [before, *parameters])

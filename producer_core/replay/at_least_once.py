@@ -49,6 +49,7 @@ class AtLeastOnceReplay:
     """
 
     guarantee: Guarantee = "at_least_once"
+    by_wave = False
     floors = None
 
     def __init__(

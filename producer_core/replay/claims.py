@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 import orjson
 
 from producer_core.delivery.dead_letter import ReplayRecord
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.delivery.record_batch import RecordBatch
+from producer_core.dlq import DeadLetterFilter, DeadLetters, replay_waves
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.settle_batch import settle_batch
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck
-from producer_core.replay.open_records import OpenRecords
+from producer_core.replay.open_records import READ_LIMIT, OpenRecords
 from producer_core.replay.operation import Operation
 from producer_core.replay.outcome import AcknowledgedBatch, Ending, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
+from producer_core.store import required_features
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -52,6 +54,17 @@ class BatchResult:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The records to claim: at most `count`, or `wave` as an open wave, with at most `bytes`, of which no earlier attempt may
+    arrive after `arrived_by`."""
+
+    count: int
+    wave: int
+    bytes: int
+    arrived_by: float
+
+
 BYTES = 32 * 1024 * 1024
 """Maximum bytes of keys and values in flight; a single larger record is sent alone."""
 QUARANTINE_AFTER = 3
@@ -75,6 +88,8 @@ class ReplayClaims:
         self._clock = clock
         self._dead = DeadLetters(store, clock=clock)
         self._position = ClaimPosition()
+        self._topics: list[str] | None = None
+        self._by_wave = False  # whether an open wave of this runner may exist
 
     def take(self, seen: LeaseState | None = None) -> bool:
         """Take the lease if it is free, or from the dead owner last `seen` with it.
@@ -83,7 +98,12 @@ class ReplayClaims:
         """
         owner, until = (seen.owner, seen.lease_until) if seen else (None, None)
         now, lease = self._clock(), self._lease
-        return self._change("replay_take", now=now, lease=lease, seen_owner=owner, seen_until=until) > 0
+        with self._store.borrow(write=True) as connection:
+            required_features.check(connection)
+            if not self._change("replay_take", now=now, lease=lease, seen_owner=owner, seen_until=until):
+                return False
+            replay_waves.write_claims(connection, self.operation_id)  # those that the previous owner left
+            return True
 
     def renew(self) -> bool:
         """Renew the lease; return False if another process has the operation or it has ended."""
@@ -101,6 +121,7 @@ class ReplayClaims:
     def orphans(self) -> list[OrphanedRecord]:
         """Return the records that the previous owner left claimed; call it right after `take`."""
         with self._store.borrow(write=True) as connection:
+            replay_waves.write_claims(connection, self.operation_id)
             found = self._store.rows("replay_orphans", operation=self.operation_id)
             claimed_at = {row["message_id"]: row["claimed_at"] for row in found}
             dead_letters = read_replay_records(connection, list(claimed_at))
@@ -109,8 +130,12 @@ class ReplayClaims:
         ]
 
     def topics(self) -> list[str]:
-        """Return the topics of the operation's open records."""
-        return [row["topic"] for row in self._store.rows("replay_topics", operation=self.operation_id)]
+        """Return the topics of the operation's open records; read once, until records are skipped."""
+        if self._topics is None:
+            with self._store.borrow(limit=READ_LIMIT):
+                rows = self._store.rows("replay_topics", operation=self.operation_id)
+            self._topics = [row["topic"] for row in rows]
+        return self._topics
 
     def open_records(self) -> OpenRecords:
         """Return the open records for the preflight check."""
@@ -145,6 +170,8 @@ class ReplayClaims:
                 "replay_skip_flagged", flag=flag, text=text, topics=topics, now=self._clock()
             )
             self._count({"skipped": skipped})
+        if skipped:
+            self._topics = None
 
     def begin(self, guarantee: str) -> None:
         """Store the delivery guarantee, which is decided once."""
@@ -173,14 +200,22 @@ class ReplayClaims:
         acknowledged: Sequence[AcknowledgedBatch] = (),
         floors: Floors | None = None,
         everything_may_go: bool = True,
+        wave: int = 0,
     ) -> BatchResult:
         """Settle `outcomes` and `acknowledged`, then claim up to `want` records; end or release the operation if none is open.
 
         It claims no record if an outcome returns one. `busy` says that records are still in flight, `room` is the number
         of bytes that may be added, `stop` is the reason to stop the replay. `floors` are stored with the claim. Unless
-        `everything_may_go`, it claims only up to the first record of which an old request may still arrive. If the lease
-        is lost, it changes nothing: the new owner looks on the topic for the records sent.
+        `everything_may_go`, it claims only up to the first record of which an old request may still arrive. Up to `wave`
+        records that are all safe to send are claimed as an open wave instead. If the lease is lost, it changes nothing: the
+        new owner looks on the topic for the records sent.
         """
+        if outcomes and self._by_wave:
+            self._write_claims()
+        by_wave, self._by_wave = (
+            self._by_wave,
+            self._by_wave or wave > 0,
+        )  # if the call fails, it may have committed
         with self._position.forgotten_on_error(), self._store.borrow(write=True):
             began = time.monotonic()
             if not self.renew():
@@ -193,16 +228,25 @@ class ReplayClaims:
                 self._position.forget()
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
-            result = self._end_or_continue(want, busy, room, stop, everything_may_go)
+            wanted = _Wanted(want, wave if want else 0, room, inf if everything_may_go else self._clock())
+            result = self._end_or_continue(wanted, busy, stop)
+        self._by_wave = by_wave or (wave > 0 and isinstance(result.dead_letters, RecordBatch))
         return replace(result, seconds=time.monotonic() - began)  # with the commit
 
-    def _end_or_continue(
-        self, want: int, busy: bool, room: int, stop: str | None, everything_may_go: bool
-    ) -> BatchResult:
+    def _write_claims(self) -> None:
+        """Handle the records of open waves one by one from now on.
+
+        A transaction of its own: DuckDB 2.0.0 may damage the file if one transaction rewrites rows that it changed before.
+        """
+        with self._store.borrow(write=True) as connection:
+            replay_waves.write_claims(connection, self.operation_id)
+        self._by_wave = False
+
+    def _end_or_continue(self, wanted: _Wanted, busy: bool, stop: str | None) -> BatchResult:
         operation = self.get()
         match operation.state:
             case "planned" | "running" if stop is None:
-                return replace(self._continue(want, busy, room, everything_may_go), rate=operation.rate)
+                return replace(self._continue(wanted, busy), rate=operation.rate)
             case "planned" | "running" if not busy:
                 operations.end(self._store, self.operation_id, self._clock(), stopped=stop)
                 return BatchResult(over=True)
@@ -213,20 +257,20 @@ class ReplayClaims:
                 return BatchResult(over=False, halt=True)
         return BatchResult(over=True)
 
-    def _continue(self, want: int, busy: bool, room: int, everything_may_go: bool) -> BatchResult:
+    def _continue(self, wanted: _Wanted, busy: bool) -> BatchResult:
         self._change("replay_switch", state="running", message=None, allowed=["planned"])
-        until = inf if everything_may_go else self._clock()
-        dead_letters = self._claim(want, until, room, alone=not busy) if want > 0 else ()
+        dead_letters = self._claim(wanted, alone=not busy) if wanted.count > 0 else ()
         if not dead_letters and not busy and not self._open():
             operations.end(self._store, self.operation_id, self._clock())
             return BatchResult(over=True)
         return BatchResult(over=False, dead_letters=dead_letters)
 
-    def _claim(self, want: int, until: float, room: int, *, alone: bool) -> Sequence[ReplayRecord]:
+    def _claim(self, wanted: _Wanted, *, alone: bool) -> Sequence[ReplayRecord]:
         with self._store.borrow(write=True) as connection:
             dead_letters, others = claim_next(
-                connection, self.operation_id, position=self._position, count=want, max_bytes=room,
-                arrived_by=until, allow_oversized=alone, now=self._clock(),
+                connection, self.operation_id, position=self._position, count=wanted.count,
+                max_bytes=wanted.bytes, arrived_by=wanted.arrived_by, allow_oversized=alone, now=self._clock(),
+                wave=wanted.wave,
             )  # fmt: skip
         self._skip(others)
         return dead_letters
@@ -245,17 +289,19 @@ class ReplayClaims:
         self._count({"skipped": len(ended)})
 
     def _settle_acknowledged(self, batches: Sequence[AcknowledgedBatch]) -> None:
-        for batch in batches:
-            with self._store.borrow(write=True) as connection:
-                settled = settle_batch(
-                    connection,
-                    self.operation_id,
-                    batch.records,
-                    batch.partitions,
-                    batch.offsets,
-                    now=self._clock(),
-                )
-            self._count({"acknowledged": settled})
+        if not batches:
+            return
+        batch = AcknowledgedBatch.joined(batches)
+        with self._store.borrow(write=True) as connection:
+            settled = settle_batch(
+                connection,
+                self.operation_id,
+                batch.records,
+                batch.partitions,
+                batch.offsets,
+                now=self._clock(),
+            )
+        self._count({"acknowledged": settled})
 
     def _settle(self, outcomes: Sequence[RecordOutcome]) -> None:
         if not outcomes:

@@ -30,6 +30,8 @@ REST = 5.0
 """Seconds before a failed search for doubtful records is retried."""
 DRAIN = 10.0
 """Seconds to wait for the records in flight when the process stops."""
+_SETTLE_INTERVAL = 3.0
+"""Seconds after which acknowledged records are settled even if the rest of their wave is not sent yet."""
 _STATE_INTERVAL = 2.0
 """Seconds between two reads of the requested state while the replay waits for brokers."""
 
@@ -41,10 +43,18 @@ class BatchSizer:
     """The first size, and the least that slow updates leave: an update of 8,000 records takes hardly longer than of 2,000."""
     SHORT, LONG = 0.5, 1.0
     """Seconds."""
+    SHORT_WAVE, LONG_WAVE = 2.0, 4.0
+    """Seconds for updates of waves, whose time depends less on their size: on a busy machine, small ones would be as slow."""
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._short, self._long = self.SHORT, self.LONG
         self.now = min(most, self.FIRST)
+
+    def use_waves(self) -> None:
+        """Begin with the least size of slow updates: the guard, and not the claim, limits the records in flight."""
+        self._short, self._long = self.SHORT_WAVE, self.LONG_WAVE
+        self.now = min(self._most, self.LEAST)
 
     def stop_growing(self) -> None:
         """Keep the current size, however fast store updates are."""
@@ -52,9 +62,9 @@ class BatchSizer:
 
     def took(self, seconds: float, in_flight: int) -> None:
         """Follow an update that took this time and ended with this number of records in flight."""
-        if seconds > self.LONG and self.now > self.LEAST:
+        if seconds > self._long and self.now > self.LEAST:
             self.now = max(self.LEAST, self.now // 2)
-        elif (seconds < self.SHORT or self.now < self.LEAST) and in_flight >= self.now:
+        elif (seconds < self._short or self.now < self.LEAST) and in_flight >= self.now:
             self.now = min(self._most, self.now * 2)
 
 
@@ -123,12 +133,13 @@ class ReplayExecution:
         self._settings = settings
         self._stopping = stopping
         self._batch_sizer = BatchSizer(settings.most)
-        self._claimed: Sequence[ReplayRecord] = ()  # neither searched for nor sent yet
+        # Neither searched for nor sent yet: soon after the start, the guard permits only a part of a wave.
+        self._claimed: Sequence[ReplayRecord] = ()
         # Bounded by the records in flight while the store is unavailable.
         self._outcomes: list[RecordOutcome] = []
         self._acknowledged: list[AcknowledgedBatch] = []
         self._pace: ReplayPace | None = None
-        self._update_due = self._rest_until = 0.0
+        self._update_due = self._settle_by = self._rest_until = 0.0
         self._state_read_at = self._status_written_at = 0.0
         self._pending_status: str | None = None
         self._leave_by: float | None = None
@@ -149,6 +160,8 @@ class ReplayExecution:
             self._strategy = self._strategy_or_release()
             if self._strategy.guarantee == "at_least_once":
                 self._batch_sizer.stop_growing()  # the application shares this client for its own messages
+            if self._strategy.by_wave:
+                self._batch_sizer.use_waves()
             try:
                 while not self._over and not self._stopping.is_set() and time.monotonic() < until:
                     self._safely(self._step)
@@ -244,19 +257,28 @@ class ReplayExecution:
         if self._pace is None:
             self._begin()
             return
-        self._send()  # records that an earlier step could not send because the store was unavailable
+        self._send()
         now = time.monotonic()
-        room = self._room(self._pace, now)
         stop = self._guard.verdict()
+        if self._may_settle_later(now) and not stop:
+            self._record_outcomes(self._strategy.gather(self._settings.interval))
+            return
+        room = 0 if self._claimed else self._room(self._pace, now)
         if self._has_outcomes or (now >= self._update_due and (room or stop)):
-            self._claimed = self._update_store(0 if stop else room, stop=stop)
-            self._pace.spend(len(self._claimed))
+            claimed = self._update_store(0 if stop else room, stop=stop)
+            self._claimed = claimed or self._claimed
+            self._pace.spend(len(claimed))
             self._update_due = now + (0.0 if self._claimed else self._settings.interval * 5)
+            self._settle_by = now + _SETTLE_INTERVAL
             self._send()
             if room and not (self._over or self._claimed or self._strategy.in_flight or self._has_outcomes):
                 self._recover_lost_claims()
         if not self._over:
             self._record_outcomes(self._strategy.gather(self._settings.interval))
+
+    def _may_settle_later(self, now: float) -> bool:
+        """Whether the outcomes can wait until the rest of their wave is sent: all of them are acknowledged."""
+        return bool(self._claimed) and not self._outcomes and now < self._settle_by
 
     def _begin(self) -> None:
         """Settle the records that the previous owner left claimed before sending any record."""
@@ -284,29 +306,33 @@ class ReplayExecution:
     def _room(self, pace: ReplayPace, now: float) -> int:
         if not self._lease_renewer.holds() or now < self._rest_until:
             return 0
-        return self._guard.room(
-            self._strategy.in_flight, pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
-        )
+        return self._guard.room(self._strategy.in_flight, self._most(pace, now))
+
+    def _most(self, pace: ReplayPace, now: float) -> int:
+        """Return how many records may be claimed if the guard permits all of them."""
+        return pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
 
     def _update_store(self, want: int, *, stop: str | None = None) -> Sequence[ReplayRecord]:
         """Settle the outcomes and claim up to `want` records; outcomes are kept until the store has them."""
         if self._pending_status is not None:
             self._write_status()
         started = time.monotonic()
+        wave = self._most(self._pace, started) if want and self._pace and self._strategy.by_wave else 0
         quiet_in = self._settings.quiet - (started - self._started)
         update = self._claims.settle_and_claim(
             self._outcomes,
             acknowledged=self._acknowledged,
             want=want,
-            busy=self._strategy.in_flight > 0,
+            busy=self._unsettled > 0,
             room=BYTES - self._strategy.bytes,
             stop=stop,
             floors=self._strategy.floors,
             everything_may_go=quiet_in <= 0,
+            wave=wave,
         )
-        idle = not (update.dead_letters or update.over or update.halt or self._strategy.in_flight)
+        idle = not (update.dead_letters or update.over or update.halt or self._unsettled)
         self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
-        self._batch_sizer.took(update.seconds, self._strategy.in_flight + len(update.dead_letters))
+        self._batch_sizer.took(update.seconds, self._unsettled + len(update.dead_letters))
         self._outcomes, self._acknowledged = [], []
         self._over = update.over
         if not update.over:
@@ -325,11 +351,21 @@ class ReplayExecution:
             text = f"Waiting up to {seconds:.0f} s: an earlier request with the next records may still arrive"
             self.say(text if waiting else "")
 
+    @property
+    def _unsettled(self) -> int:
+        """The number of claimed records without an outcome."""
+        return self._strategy.in_flight + len(self._claimed)
+
     def _send(self) -> None:
-        if not self._claimed:
+        """Send claimed records, as many as the guard permits. Records of a wave wait here for the acknowledgement of others,
+        and all records while the store is unavailable."""
+        count = (
+            self._guard.room(self._strategy.in_flight, len(self._claimed)) if self._strategy.by_wave else None
+        )
+        if not self._claimed or count == 0 or self._guard.verdict():
             return
-        sendable, outcomes = self._doubtful.search_first(self._claimed)
-        self._claimed = ()
+        sendable, outcomes = self._doubtful.search_first(self._claimed[:count])
+        self._claimed = () if count is None else self._claimed[count:]
         if any(one.ending == "pending" for one in outcomes):  # a broker is unavailable; search again later
             self._rest_until = time.monotonic() + REST
         self._record_outcomes([*outcomes, *self._strategy.send(sendable)])

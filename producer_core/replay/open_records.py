@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _PAGE_SIZE = 50_000
-_READ_LIMIT = 5.0
+READ_LIMIT = 5.0
 """Seconds for one query of the check. A replay of many records on a busy machine can exceed the usual limit."""
 
 
@@ -53,16 +53,16 @@ class OpenRecords:
 
     def topics(self) -> list[str]:
         """Return the topics, that of the first record first."""
-        return [
-            row["topic"] for row in self._store.rows("replay_listed_topics", operation=self._operation_id)
-        ]
+        with self._store.borrow(limit=READ_LIMIT):
+            rows = self._store.rows("replay_listed_topics", operation=self._operation_id)
+        return [row["topic"] for row in rows]
 
     def totals(self, topic: str, *, partitions: int | None, max_size: int | None) -> TopicTotals:
         """Return the totals of a topic with this number of partitions, on which records of up to `max_size` bytes fit.
 
         None means that the number or the limit is unknown.
         """
-        with self._store.borrow(limit=_READ_LIMIT):
+        with self._store.borrow(limit=READ_LIMIT):
             (row,) = self._store.rows(
                 "replay_listed_totals",
                 operation=self._operation_id,
@@ -76,7 +76,7 @@ class OpenRecords:
         """Yield the records of a topic, read page by page."""
         after = 0
         while True:
-            with self._store.borrow(limit=_READ_LIMIT) as connection:
+            with self._store.borrow(limit=READ_LIMIT) as connection:
                 rows = run(
                     connection, "replay_listed", operation=self._operation_id, topic=topic, after=after,
                     count=_PAGE_SIZE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core.dlq import states
+from producer_core.dlq import replay_waves, states
 from producer_core.errors import ReplayError
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
 
@@ -240,6 +240,8 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     operation_id = operation.operation_id
     if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
         return operation
+    with store.borrow(write=True) as connection:
+        replay_waves.write_claims(connection, operation_id)
     (held,) = store.rows("replay_claimed", operation=operation_id)
     if not held["claimed"]:
         return end(store, operation_id, now)
@@ -269,6 +271,8 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
     operation = get(store, operation_id)
     state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
     if state != "done":
+        with store.borrow(write=True) as connection:
+            replay_waves.write_claims(connection, operation_id)
         gone = {key or "": text for key, text in UNCLAIMED_REASONS.items() if key != "dead"}
         rest = store.execute(
             "replay_skip_gone", operation=operation_id, states=[*gone], texts=[*gone.values()], now=now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from producer_core.delivery.dead_letter import ReplayRecord
@@ -65,6 +66,17 @@ class AcknowledgedBatch:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @classmethod
+    def joined(cls, batches: Sequence[AcknowledgedBatch]) -> AcknowledgedBatch:
+        """Return one or more batches as one, in this order."""
+        if len(batches) == 1:
+            return batches[0]
+        return cls(
+            RecordBatch.joined([batch.records for batch in batches]),
+            [*chain.from_iterable(batch.partitions for batch in batches)],
+            [*chain.from_iterable(batch.offsets for batch in batches)],
+        )
 
     def outcomes(self) -> list[RecordOutcome]:
         """Return the outcome of each record."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from producer_core.delivery.prober import QUIET_PERIOD_S
+from producer_core.dlq import replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
@@ -97,7 +98,8 @@ def plan(
     """
     check_rate(rate)
     now, wanted = clock(), selection_text(selection)
-    with store.borrow(write=True):
+    with store.borrow(write=True) as connection:
+        replay_waves.begin_change(connection)
         reach = _reach(store, can_run, now)
         for existing in map(operation_of, store.rows("replay_same", selection=wanted)):
             if reach.has(existing.cluster_id) and not (
@@ -261,6 +263,7 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
         ]
 
 
+# The number is the order, and cheaper to sort by.
 _FREEZE = f"""
 INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before)
 SELECT ?, row_number() OVER (ORDER BY {OLDEST_FIRST}), message_id,
@@ -276,7 +279,7 @@ FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_l
              END AS reason
       FROM dead_letters WHERE ({{where}}) AND state = 'dead')
 WHERE ? OR reason IS NULL
-ORDER BY {OLDEST_FIRST}
+ORDER BY 2
 """
 
 

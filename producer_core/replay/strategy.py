@@ -21,6 +21,8 @@ class ReplayStrategy(Protocol):
     """Used by one thread. `begin` and `gather` may wait for brokers and raise `Interrupted` on request."""
 
     guarantee: Guarantee
+    by_wave: bool
+    """Whether it sends the records of a claim as a whole, so that one row can claim them."""
 
     @property
     def in_flight(self) -> int:

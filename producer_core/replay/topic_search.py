@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.exactly_once.batch_reports import BatchReports
-from producer_core.delivery.exactly_once.log_positions import PartitionId
 from producer_core.delivery.exactly_once.read_back import ReadBack, ReadBackResult
 from producer_core.delivery.record_batch import RecordBatch
 from producer_core.kafka.newer_keys import KeyIndex
@@ -66,17 +65,12 @@ class TopicSearch:
         floors[partition] = max(floors.get(partition, -1), offset)
 
     def raise_to_reports(self, batch: RecordBatch, reports: BatchReports) -> None:
-        """Raise the floors to the last offset written to each partition."""
-        if len(batch.topics) == 1:
-            topics: Iterable[str] = repeat(*batch.topics)
-        else:
-            topics = batch.table["topic"].to_pylist()
-        last: dict[PartitionId, int] = {}
-        for topic, partition, offset in zip(topics, reports.partitions, reports.offsets, strict=False):
-            if offset is not None and offset > last.get((topic, partition), -1):
-                last[topic, partition] = offset
-        for (topic, partition), offset in last.items():
-            self.raise_to(topic, partition, offset)
+        """Raise the floors to the offset of the last record in each partition, which has the highest one."""
+        topics = repeat(*batch.topics) if len(batch.topics) == 1 else batch.table["topic"].to_pylist()
+        places = zip(topics, reports.partitions, strict=False)
+        for (topic, partition), offset in dict(zip(places, reports.offsets, strict=True)).items():
+            if offset is not None:
+                self.raise_to(topic, partition, offset)
 
     def search(self, dead_letters: Sequence[ReplayRecord]) -> ProbeOutcome:
         """Look for the records above the floors of their topics; call it only after a fence."""

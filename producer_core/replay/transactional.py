@@ -80,6 +80,7 @@ class TransactionalReplay:
         self._most = self._limit = most
         self._clock = supervisor.clock
         self._yields = yields
+        self.by_wave = not yields
         self._queue = SendQueue()
         self._unknown: Sequence[ReplayRecord] = []  # records of a transaction whose outcome is not known yet
         self._begun = False

@@ -72,13 +72,14 @@ def in_place(connection: duckdb.DuckDBPyConnection, places: str, values: Sequenc
 
 @contextmanager
 def state_changed(
-    connection: duckdb.DuckDBPyConnection, places: str, *, before: str, after: str
+    connection: duckdb.DuckDBPyConnection, places: str, *, before: str, after: str, in_place: bool = False
 ) -> Iterator[None]:
     """Count the changes of a block like `in_place`, for a block that changes only the state, of all these dead letters.
 
-    One count is enough then, because the differences are known before the change.
+    One count is enough then, because the differences are known before the change. With `in_place` no row is written
+    again, however few they are, so that the same transaction can change them once more.
     """
-    if _select(connection, places) <= _TRIGGER_LIMIT:
+    if _select(connection, places) <= _TRIGGER_LIMIT and not in_place:
         yield
         return
     with _without_trigger(connection):

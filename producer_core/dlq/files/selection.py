@@ -22,6 +22,7 @@ import duckdb
 
 from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, OLDEST_FIRST
 from producer_core.dlq.lookup import fetch
+from producer_core.dlq.replay_waves import claimed_by_wave
 from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
@@ -155,6 +156,10 @@ def _rows(
     connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     dead_letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
+    for message_id in claimed_by_wave(
+        connection, list(dead_letters)
+    ):  # it may be sent before the file is imported
+        dead_letters[message_id]["state"] = "replaying"
     return dead_letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
 
 

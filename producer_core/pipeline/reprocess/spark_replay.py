@@ -78,6 +78,7 @@ class SparkReplay:
     """Run one operation in one driver. Used by one thread; Spark's tasks and the threads of batches send the records."""
 
     guarantee: Guarantee = "exactly_once"
+    by_wave = False
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ class TracedReplay:
 
     def __init__(self, strategy: ReplayStrategy, tracer: MessageTracer) -> None:
         self.guarantee: Guarantee = strategy.guarantee
+        self.by_wave = strategy.by_wave
         self._strategy = strategy
         self._tracer = tracer
         self._sent: dict[str, tuple[str, TraceContext | None]] = {}  # topic and context by message id

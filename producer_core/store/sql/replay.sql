@@ -154,34 +154,98 @@ SET state = CASE settled.outcome WHEN 'acknowledged' THEN 'replayed' WHEN 'lande
                           ELSE dead_letters.verdict_reason END
 FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
+-- name: replay_wave_records
+-- The number of an operation's pending records numbered $first to $last, and the number in its order of the first one that
+-- must be claimed alone: an earlier attempt may have arrived, or the record has a text. NULL without one.
+SELECT count(*) AS count, min(ord) FILTER (not_before IS NOT NULL OR text IS NOT NULL) AS other
+FROM operation_records
+WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
+
+-- name: replay_next_pending
+-- The number of an operation's first pending record from $first on; NULL without one.
+SELECT min(ord) AS first FROM operation_records
+WHERE operation_id = $operation AND state = 'pending' AND ord >= $first;
+
 -- name: replay_locate_batch_records
--- Find the claimed records of an acknowledged batch. $first and $last, the range of its `ord`, limit the scan.
+-- Find the claimed records of an acknowledged batch. $first and $last, the range of its `ord`, limit the scan; the numbers
+-- from $wave_first to $wave_last are those of open waves, whose records are claimed although they are pending.
 CREATE OR REPLACE TEMP TABLE located AS
 SELECT batch.message_id, batch.dead_letter AS claimed_as, batch.landed_partition, batch.landed_offset,
-       records.rowid AS record
+       records.rowid AS record, records.state = 'pending' AS in_wave
 FROM acknowledged_batch AS batch JOIN operation_records AS records ON records.ord = batch.ord
-WHERE records.operation_id = $operation AND records.state = 'claimed' AND records.message_id = batch.message_id
-  AND records.ord BETWEEN $first AND $last;
+WHERE records.operation_id = $operation AND records.ord BETWEEN $first AND $last
+  AND (records.state = 'claimed' OR records.state = 'pending' AND records.ord BETWEEN $wave_first AND $wave_last);
+
+-- name: replay_locate_wave_batch
+-- Find the dead letters of an acknowledged batch by their row ids at the claim, where these are still right.
+CREATE OR REPLACE TEMP TABLE settled AS
+SELECT batch.landed_partition, batch.landed_offset, batch.dead_letter
+FROM acknowledged_batch AS batch JOIN dead_letters ON dead_letters.rowid = batch.dead_letter
+WHERE dead_letters.message_id = batch.message_id AND dead_letters.state = 'dead';
+
+-- name: replay_settle_wave_records
+-- Record the outcome of all pending records in a range of an open wave.
+UPDATE operation_records SET state = 'acknowledged', settled_at = $now
+WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
 
 -- name: replay_locate_batch_dead_letters
 -- Find the dead letters of the located records by their row ids at the claim, where these are still right.
 CREATE OR REPLACE TEMP TABLE settled AS
 SELECT located.message_id, located.landed_partition, located.landed_offset, dead_letters.rowid AS dead_letter
 FROM located JOIN dead_letters ON dead_letters.rowid = located.claimed_as
-WHERE dead_letters.message_id = located.message_id AND dead_letters.state = 'replaying'
-  AND dead_letters.operation_id = $operation;
+WHERE dead_letters.message_id = located.message_id
+  AND (located.in_wave AND dead_letters.state = 'dead'
+       OR NOT located.in_wave AND dead_letters.state = 'replaying' AND dead_letters.operation_id = $operation);
+
+-- name: replay_locate_moved_dead_letters
+-- Find them by their message ids, after another change has moved rows.
+CREATE OR REPLACE TEMP TABLE settled AS
+SELECT located.message_id, located.landed_partition, located.landed_offset, dead_letters.rowid AS dead_letter
+FROM located JOIN dead_letters USING (message_id)
+WHERE located.in_wave AND dead_letters.state = 'dead'
+   OR NOT located.in_wave AND dead_letters.state = 'replaying' AND dead_letters.operation_id = $operation;
 
 -- name: replay_settle_batch_dead_letters
 -- Record where the dead letters of an acknowledged batch landed.
 UPDATE dead_letters
 SET state = 'replayed', landed_partition = settled.landed_partition, landed_offset = settled.landed_offset,
-    state_at = $now
+    operation_id = $operation, state_at = $now
 FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
 -- name: replay_settle_batch_records
--- Record the outcome of the located records of an acknowledged batch. Their text has been NULL since the claim.
+-- Record the outcome of the located records of an acknowledged batch. Their text is NULL since the claim or before it.
 UPDATE operation_records SET state = 'acknowledged', settled_at = $now
 WHERE rowid IN (SELECT record FROM located);
+
+-- name: replay_wave_members
+-- Find the records of an operation's open waves.
+CREATE OR REPLACE TEMP TABLE wave_members AS
+SELECT records.rowid AS record, records.message_id, waves.claimed_at
+FROM operation_records AS records JOIN replay_waves AS waves
+     ON records.operation_id = waves.operation_id AND records.ord BETWEEN waves.first_ord AND waves.last_ord
+WHERE waves.operation_id = $operation AND records.state = 'pending';
+
+-- name: replay_wave_dead_letters
+-- Find the dead letters of these records.
+CREATE OR REPLACE TEMP TABLE wave_dead_letters AS
+SELECT members.record, members.claimed_at, dead_letters.rowid AS dead_letter
+FROM wave_members AS members JOIN dead_letters USING (message_id) WHERE dead_letters.state = 'dead';
+
+-- name: replay_claim_wave_dead_letters
+-- Mark these dead letters as claimed at the time of their wave.
+UPDATE dead_letters SET state = 'replaying', operation_id = $operation, state_at = wave_dead_letters.claimed_at
+FROM wave_dead_letters WHERE dead_letters.rowid = wave_dead_letters.dead_letter;
+
+-- name: replay_claim_wave_records
+-- Mark their records as claimed.
+UPDATE operation_records SET state = 'claimed' WHERE rowid IN (SELECT record FROM wave_dead_letters);
+
+-- name: replay_wave_ids
+-- Those of these dead letters that are in an open wave of any replay.
+SELECT records.message_id
+FROM operation_records AS records JOIN replay_waves AS waves
+     ON records.operation_id = waves.operation_id AND records.ord BETWEEN waves.first_ord AND waves.last_ord
+WHERE records.state = 'pending' AND records.message_id IN (SELECT unnest($ids::VARCHAR[]));
 
 -- name: replay_count
 -- Add to an operation's outcome counts.

@@ -87,8 +87,8 @@ def add_dead_letters(store, kafka, topic, count, **changes):
 def test_a_replay_killed_repeatedly_writes_each_record_once(kafka, topic, store):
     dead_letters = add_dead_letters(store, kafka, topic, COUNT)
     operation = replay.plan(
-        store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id
-    )
+        store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id, rate=200
+    )  # several waves, so that a kill finds an unfinished replay
     chance = random.Random(7)
 
     with runners() as start:

@@ -6,9 +6,11 @@ python -m tests.scenarios.replays.child '{"kind": "runner", "servers": …, "sto
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,6 +24,7 @@ DEFAULTS = {
     "quiet": 40.0,
     "probe": True,
     "clock": None,  # a file with the offset of the clock in seconds
+    "dies": None,  # the step of a wave at which the process kills itself
 }
 
 
@@ -52,6 +55,8 @@ def runner(settings):
     from producer_core.kafka.record_lookup import prober
     from producer_core.store import Store
 
+    if settings["dies"]:
+        die_at(settings["dies"])
     claim_and_settle.MIN_BATCH = 20  # the rate of the scenarios is too low for batches of columns
     clock = adjustable_clock(settings["clock"]) if settings["clock"] else time.time
     store = Store.open(settings["store"], clock=clock)
@@ -69,6 +74,52 @@ def runner(settings):
     running.stop(60)
     producer.close(30)
     log(settings, closed=True)
+
+
+def die_at(step):
+    """Kill this process at a step of its second wave: "claimed" and not sent, "sending" with a half of it passed to the
+    client, "committed" and not settled, or "settling" before the store's commit."""
+    from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
+    from producer_core.delivery.record_batch import RecordBatch
+    from producer_core.replay import claims
+
+    waves = []
+
+    def die():
+        if len(waves) > 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def claim(self, *arguments, **choices):
+        result = claimed(self, *arguments, **choices)
+        if isinstance(result.dead_letters, RecordBatch):
+            waves.append(len(result.dead_letters))
+            if step == "claimed":
+                die()
+        return result
+
+    def rows(self):
+        for number, row in enumerate(produced(self)):
+            if step == "sending" and number == len(self) // 2:
+                threading.Event().wait(0.3)  # until the client has sent the first half
+                die()
+            yield row
+
+    def transact(self, *arguments):
+        reports = transacted(self, *arguments)
+        if step == "committed":
+            die()
+        return reports
+
+    def settle(*arguments, **choices):
+        count = settled(*arguments, **choices)
+        if step == "settling":
+            die()
+        return count
+
+    claimed, claims.ReplayClaims.settle_and_claim = claims.ReplayClaims.settle_and_claim, claim
+    produced, RecordBatch.produce_rows = RecordBatch.produce_rows, rows
+    transacted, TransactionalClient.transact_batch = TransactionalClient.transact_batch, transact
+    settled, claims.settle_batch = claims.settle_batch, settle
 
 
 def adjustable_clock(path):

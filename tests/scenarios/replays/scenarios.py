@@ -1,4 +1,4 @@
-"""The scenarios R1 to R10 with exactly once, A1 to A3 with at least once, and C1 for comparison."""
+"""The scenarios R1 to R11 with exactly once, A1 to A3 with at least once, and C1 for comparison."""
 
 from __future__ import annotations
 
@@ -216,6 +216,23 @@ def store_restored(stage):
         stage.plan()
         stage.replay()
         stage.finish()
+
+
+@scenario(
+    "R11",
+    "kill -9 at each step of a wave: claimed, sending, committed, settling; other commands meanwhile",
+    dead_letters=SHORT,
+)
+def steps_of_a_wave(stage):
+    stage.add_dead_letters()
+    stage.plan()
+    for change in (False, True):
+        for step in ("claimed", "sending", "committed", "settling"):
+            stage.await_death(stage.replay(dies=step), step)
+            if change:
+                stage.change_open_wave()
+    stage.replay()
+    stage.finish()
 
 
 @scenario("A1", "at least once, with a probe of the topics first; kill -9", ALO)

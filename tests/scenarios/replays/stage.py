@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace as changed
 from pathlib import Path
 
 from producer_core import replay
@@ -239,6 +240,31 @@ class Stage:
             self.notes.setdefault("points", []).append(
                 "now" if point is None else f"{point[0]}{' answered' * point[1]}"
             )
+
+    def await_death(self, child, step):
+        """Wait until a process has killed itself at this step of a wave, and check that the wave is open."""
+        self.until(lambda: not child.alive)
+        self.kills += not child.alive
+        self.notes.setdefault("points", []).append(step)
+        sql = "SELECT count(*) AS open FROM replay_waves WHERE operation_id = ?"
+        if not self.ended() and not self.rows(sql, [self.operation_id])[0]["open"]:
+            self.problems.append(f"a process that died {step} left no open wave")
+
+    def change_open_wave(self):
+        """Archive and claim the dead letters of open waves, and list them: all of them belong to the replay."""
+        sql = """SELECT records.message_id FROM operation_records AS records JOIN replay_waves AS waves
+                     ON records.operation_id = waves.operation_id AND ord BETWEEN first_ord AND last_ord
+                 WHERE state = 'pending'"""
+        chosen = DeadLetterFilter(ids=tuple(row["message_id"] for row in self.rows(sql)))
+        if not chosen.ids:
+            return
+        dead, who = DeadLetters(self.store), {"who": "bob", "origin": "cli"}
+        if dead.archive(chosen, **who).count:
+            self.problems.append("dead letters of an open wave were archived")
+        if dead.claim("another replay", chosen.ids):
+            self.problems.append("dead letters of an open wave were claimed again")
+        if dead.count(changed(chosen, state="replaying")) != len(chosen.ids):
+            self.problems.append("dead letters of an open wave are not listed as replaying")
 
     def pause_owner(self, point=None, seconds=None):
         """Pause the owner (SIGSTOP) past its lease until another process owns the operation, then resume it."""

@@ -1,0 +1,24 @@
+"""The features that a version must support to change or replay the dead letters of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from producer_core.errors import StoreTooNew
+
+if TYPE_CHECKING:
+    import duckdb
+
+SUPPORTED = frozenset({"replay_waves"})
+
+
+def check(connection: duckdb.DuckDBPyConnection) -> None:
+    """Raise StoreTooNew if the store requires a feature that this version lacks. Statistics and new dead letters do not
+    need this check: every version with the store's schema may add them."""
+    required = connection.execute("SELECT feature FROM required_features ORDER BY feature").fetchall()
+    if missing := [feature for (feature,) in required if feature not in SUPPORTED]:
+        raise StoreTooNew(
+            f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and dead "
+            "letters, but neither change nor replay them; nothing was changed.",
+            fix="Upgrade producer-core on this machine.",
+        )

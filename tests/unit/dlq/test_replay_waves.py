@@ -1,0 +1,365 @@
+"""Open waves: one row claims the next records of a replay, and every other change finds them claimed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from producer_core import replay
+from producer_core.delivery.record_batch import RecordBatch
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.files.exporter import export
+from producer_core.errors import StoreTooNew
+from producer_core.replay.claims import LeaseState, ReplayClaims
+from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
+from producer_core.store import Store
+from tests.fixtures.replays import (
+    BY,
+    CLUSTER,
+    FakeClock,
+    add_dead_letters,
+    dead_letter,
+    states,
+    write_heartbeat,
+)
+from tests.unit.dlq.test_count import assert_counts
+
+ALL = DeadLetterFilter()
+LEASE = 15.0
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    opened = Store.open(tmp_path / "store.duckdb", clock=clock)
+    yield opened
+    opened.close()
+
+
+def claims_of(store, clock, operation=None, *, owner="first", seen=None):
+    """Take the operation, by default a new one of all dead letters."""
+    operation = operation or plan(store, clock)
+    claims = ReplayClaims(store, operation.operation_id, owner, lease=LEASE, clock=clock)
+    assert claims.take(seen)
+    return claims
+
+
+def plan(store, clock, selection=ALL, **choices):
+    return replay.plan(store, selection, who="me", origin="python", can_run=CLUSTER, clock=clock, **choices)
+
+
+def claim(claims, wave=100, *, outcomes=(), acknowledged=(), busy=True, want=10):
+    update = claims.settle_and_claim(outcomes, acknowledged=acknowledged, want=want, busy=busy, wave=wave)
+    return update.dead_letters
+
+
+def acknowledge(batch, first_offset=0):
+    count = len(batch)
+    return AcknowledgedBatch(batch, [0] * count, list(range(first_offset, first_offset + count)))
+
+
+def waves(store):
+    with store.borrow() as connection:
+        return connection.execute("SELECT first_ord, last_ord FROM replay_waves ORDER BY 1").fetchall()
+
+
+def ids_of(batch):
+    return [record.message_id for record in batch]
+
+
+def record_states(store, claims):
+    rows = store.rows("operation_records", operation=claims.operation_id)
+    return {row["message_id"]: row["state"] for row in rows}
+
+
+def successor(store, clock, claims):
+    """Take the operation from its dead owner."""
+    operation = claims.get()
+    clock.forward(LEASE + 1)
+    seen = LeaseState(operation.operation_id, operation.owner, operation.lease_until)
+    return claims_of(store, clock, operation, owner="second", seen=seen)
+
+
+def test_one_row_claims_a_wave_and_its_settlement_closes_it(store, clock):
+    ids = add_dead_letters(store, 30)
+    claims = claims_of(store, clock)
+
+    batch = claim(claims, wave=20)
+
+    assert isinstance(batch, RecordBatch) and ids_of(batch) == ids[:20]
+    assert waves(store) == [(1, 20)]
+    assert set(states(store).values()) == {"dead"}
+
+    clock.forward(1)
+    rest = claim(claims, wave=20, acknowledged=[acknowledge(batch)])
+
+    assert ids_of(rest) == ids[20:] and waves(store) == [(21, 30)]
+    assert [states(store)[one] for one in ids] == ["replayed"] * 20 + ["dead"] * 10
+
+    assert claim(claims, acknowledged=[acknowledge(rest, 20)], busy=False) == ()
+    assert waves(store) == [] and claims.get().state == "done" and claims.get().acknowledged == 30
+    assert_counts(store)
+    with store.borrow() as connection:
+        rows = connection.execute("SELECT operation_id, landed_offset FROM dead_letters ORDER BY accepted_at")
+        assert rows.fetchall() == [(claims.operation_id, number) for number in range(30)]
+
+
+@pytest.mark.parametrize("limit", (0, 400))  # with and without the trigger
+def test_a_wave_is_settled_in_parts_and_across_its_end(store, clock, monkeypatch, limit):
+    monkeypatch.setattr("producer_core.store.dead_letter_counts._TRIGGER_LIMIT", limit)
+    ids = add_dead_letters(store, 30)
+    claims = claims_of(store, clock)
+    first = claim(claims, wave=20)
+
+    second = claim(claims, wave=10, acknowledged=[acknowledge(first[:5])])
+    assert waves(store) == [(6, 20), (21, 30)]
+
+    spanning = RecordBatch.joined([first[12:], second[:4]])
+    claim(claims, acknowledged=[acknowledge(first[5:12], 5), acknowledge(spanning, 12)], want=0)
+
+    assert waves(store) == [(25, 30)]
+    assert [states(store)[one] for one in ids] == ["replayed"] * 24 + ["dead"] * 6
+    assert_counts(store)
+
+
+def test_records_of_an_open_wave_are_not_claimed_again(store, clock):
+    ids = add_dead_letters(store, 12)
+    claims = claims_of(store, clock)
+    first = claim(claims, wave=8)
+
+    assert ids_of(claim(claims, wave=8)) == ids[8:]
+    assert claim(claims, wave=8) == ()  # looks for pending records from the first one on
+    assert claim(claims, wave=0) == ()
+    assert len(first) == 8 and len(waves(store)) == 2
+
+
+def test_the_successor_of_a_killed_owner_looks_for_the_whole_wave(store, clock):
+    ids = add_dead_letters(store, 12)
+    claims = claims_of(store, clock)
+    claimed_at = clock.now
+    claim(claims, wave=8)
+
+    second = successor(store, clock, claims)
+
+    orphans = second.orphans()
+    assert ids_of(orphan.dead_letter for orphan in orphans) == ids[:8]
+    assert {orphan.claimed_at for orphan in orphans} == {claimed_at}
+    assert [states(store)[one] for one in ids] == ["replaying"] * 8 + ["dead"] * 4
+    assert waves(store) == [] and set(record_states(store, second).values()) == {"claimed", "pending"}
+    assert_counts(store)
+
+
+def test_the_successor_looks_only_for_the_unsettled_part_of_a_wave(store, clock):
+    ids = add_dead_letters(store, 12)
+    claims = claims_of(store, clock)
+    batch = claim(claims, wave=12)
+    claim(claims, acknowledged=[acknowledge(batch[:7])], want=0)
+
+    second = successor(store, clock, claims)
+
+    assert ids_of(orphan.dead_letter for orphan in second.orphans()) == ids[7:]
+
+
+def test_an_owner_that_lost_its_lease_settles_nothing_of_its_wave(store, clock):
+    add_dead_letters(store, 5)
+    claims = claims_of(store, clock)
+    batch = claim(claims)
+    successor(store, clock, claims)
+
+    assert claims.settle_and_claim([], acknowledged=[acknowledge(batch)], want=5, busy=True, wave=5).over
+    assert set(states(store).values()) == {"replaying"}
+
+
+def test_dead_letters_of_an_open_wave_cannot_be_archived_and_are_settled(store, clock):
+    ids = add_dead_letters(store, 12)
+    claims = claims_of(store, clock)
+    batch = claim(claims, wave=8)
+
+    result = DeadLetters(store, clock=clock).archive(ALL, **BY)
+
+    assert result.count == 4 and result.left == {"replaying": 8}
+    claim(claims, acknowledged=[acknowledge(batch)], want=0)
+    assert [states(store)[one] for one in ids] == ["replayed"] * 8 + ["archived"] * 4
+    assert_counts(store)
+
+
+def test_archived_dead_letters_are_purged_and_restored_while_a_wave_is_open(store, clock):
+    ids = add_dead_letters(store, 12)
+    dead = DeadLetters(store, clock=clock)
+    dead.archive(replace(ALL, ids=tuple(ids[8:])), **BY)
+    claims = claims_of(store, clock)
+    batch = claim(claims, wave=8)
+
+    phrase = dead.purge_phrase(replace(ALL, ids=tuple(ids[8:11])), min_age=0)
+    purged = dead.purge(replace(ALL, ids=tuple(ids[8:11])), confirmation=phrase, min_age=0, **BY)
+    assert purged.count == 3 and dead.restore(ALL, **BY).count == 1
+
+    claim(claims, acknowledged=[acknowledge(batch)], want=0)
+    assert [states(store)[one] for one in ids] == ["replayed"] * 8 + ["purged"] * 3 + ["dead"]
+    assert_counts(store)
+
+
+def test_another_replay_planned_before_the_wave_skips_its_dead_letters(store, clock):
+    ids = add_dead_letters(store, 8)
+    first = claims_of(store, clock)
+    other = claims_of(store, clock, plan(store, clock, replace(ALL, ids=tuple(ids[:6]))), owner="other")
+    batch = claim(first, wave=4)
+
+    got = other.settle_and_claim([], want=10, busy=False, wave=10)
+
+    assert ids_of(got.dead_letters) == ids[4:6]
+    assert other.get().skipped == 4
+    claim(first, acknowledged=[acknowledge(batch)], want=0)
+    assert [states(store)[one] for one in ids[:4]] == ["replayed"] * 4
+
+
+def test_a_replay_planned_during_the_wave_leaves_its_dead_letters_out(store, clock):
+    ids = add_dead_letters(store, 8)
+    claim(claims_of(store, clock), wave=5)
+
+    assert plan(store, clock, replace(ALL, topic="orders")).total == 3
+    assert [states(store)[one] for one in ids[:5]] == ["replaying"] * 5
+
+
+def test_a_message_that_fails_again_meanwhile_stays_a_dead_letter(store, clock):
+    ids = add_dead_letters(store, 5)
+    claims = claims_of(store, clock)
+    batch = claim(claims)
+
+    DeadLetters(store, clock=clock).add([dead_letter(2, failed_at=9_000.0)])
+    claim(claims, acknowledged=[acknowledge(batch)], want=0)
+
+    assert [states(store)[one] for one in ids] == ["replayed"] * 2 + ["dead"] + ["replayed"] * 2
+    assert_counts(store)
+
+
+def test_records_of_a_wave_fail_and_return_one_by_one(store, clock):
+    ids = add_dead_letters(store, 6)
+    claims = claims_of(store, clock)
+    claim(claims)
+    death = FailedReplay("permanent", "X", "text", "f", "rejected", "why", 6_000.0, ())
+
+    outcomes = [
+        RecordOutcome(ids[0], "failed", "text", verdict="rejected", death=death),
+        RecordOutcome(ids[1], "acknowledged", None, 0, 7),
+        *(RecordOutcome(one, "pending") for one in ids[2:]),
+    ]
+    assert claim(claims, outcomes=outcomes) == ()
+    assert [states(store)[one] for one in ids] == ["dead", "replayed"] + ["dead"] * 4
+    assert [record_states(store, claims)[one] for one in ids] == ["failed", "acknowledged"] + ["pending"] * 4
+
+    again = claim(claims)
+    assert ids_of(again) == ids[2:]
+    claim(claims, acknowledged=[acknowledge(again)], busy=False)
+    assert claims.get().state == "done" and claims.get().acknowledged == 5
+    assert_counts(store)
+
+
+def test_a_wave_ends_before_the_first_record_that_needs_a_search(store, clock):
+    DeadLetters(store).add(
+        [
+            dead_letter(number, verdict="possibly_persisted" if number in (5, 8) else "rejected")
+            for number in range(10)
+        ]
+    )
+    clock.forward(1_000_000)
+    claims = claims_of(store, clock)
+
+    first = claim(claims, want=2)
+
+    assert isinstance(first, RecordBatch) and len(first) == 5 and waves(store) == [(1, 5)]
+    second = claim(claims, want=2, acknowledged=[acknowledge(first)])
+    assert not isinstance(second, RecordBatch) and len(second) == 2  # one by one, within the limit for those
+    assert waves(store) == []
+
+
+def test_dead_letters_in_another_order_than_they_are_stored_are_read_in_the_order_of_the_replay(store, clock):
+    numbers = list(range(60))
+    random.Random(3).shuffle(numbers)
+    DeadLetters(store).add([dead_letter(number) for number in numbers])
+    claims = claims_of(store, clock)
+
+    seen, batch = [], claim(claims, wave=7)
+    while batch:
+        assert isinstance(batch, RecordBatch)
+        seen += [record.value for record in batch]
+        batch = claim(claims, wave=7, acknowledged=[acknowledge(batch)])
+
+    assert seen == [b"v%d" % number for number in range(60)]
+
+
+def test_rows_that_moved_since_the_claim_are_found_by_their_ids(store, clock):
+    ids = add_dead_letters(store, 8)
+    claims = claims_of(store, clock)
+    batch = claim(claims)
+    store.compact()
+    with store.borrow(write=True) as connection:  # the trigger moves the rows
+        connection.execute("UPDATE dead_letters SET quarantined = true WHERE message_id = ?", [ids[1]])
+
+    claim(claims, acknowledged=[acknowledge(batch)], busy=False)
+
+    assert set(states(store).values()) == {"replayed"} and claims.get().acknowledged == 8
+    assert waves(store) == []
+
+
+def test_an_export_says_that_dead_letters_of_an_open_wave_are_being_replayed(store, clock, tmp_path):
+    add_dead_letters(store, 6)
+    claim(claims_of(store, clock), wave=4)
+
+    manifest = export(store, ALL, tmp_path / "out.jsonl", who="me", origin="cli")
+
+    assert manifest.by_state == {"replaying": 4, "dead": 2}
+
+
+def test_a_cancelled_replay_waits_for_the_search_of_its_open_wave(store, clock):
+    ids = add_dead_letters(store, 6)
+    claims = claims_of(store, clock)
+    claim(claims, wave=4)
+    claims.release()  # the owner ends without knowing the outcome
+
+    write_heartbeat(store, clock.now)
+    cancelled = replay.cancel(store, claims.operation_id, clock=clock, **BY)
+
+    assert not cancelled.ended
+    assert [record_states(store, claims)[one] for one in ids] == ["claimed"] * 4 + ["pending"] * 2
+
+
+def require(store, feature):
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO required_features VALUES (?, 0)", [feature])
+
+
+def test_a_version_without_a_required_feature_adds_dead_letters_and_changes_none(store, clock):
+    ids = add_dead_letters(store, 4)
+    dead = DeadLetters(store, clock=clock)
+    dead.archive(replace(ALL, ids=(ids[3],)), **BY)
+    operation = plan(store, clock)
+    claims = claims_of(store, clock, operation)
+    other = ReplayClaims(store, operation.operation_id, "other", lease=LEASE, clock=clock)
+    require(store, "time_travel")
+    before = states(store)
+
+    for change in (
+        lambda: claim(claims),
+        lambda: claim(claims, wave=0),
+        lambda: other.take(LeaseState(operation.operation_id, "first", claims.get().lease_until)),
+        lambda: plan(store, clock, replace(ALL, topic="orders")),
+        lambda: dead.archive(ALL, **BY),
+        lambda: dead.restore(ALL, **BY),
+        lambda: dead.purge(ALL, confirmation=dead.purge_phrase(ALL, min_age=0), min_age=0, **BY),
+        lambda: dead.claim("x", ids),
+    ):
+        with pytest.raises(StoreTooNew, match=r"requires time_travel.*Upgrade"):
+            change()
+    assert states(store) == before
+
+    write_heartbeat(store, clock.now)
+    dead.add([dead_letter(9), dead_letter(0, failed_at=9_000.0)])
+    assert len(states(store)) == 5 and Store.open(store.path).info().rows["dead_letters"] == 5
+    assert_counts(store)
