@@ -99,7 +99,7 @@ def _replace(
 ) -> None:
     if replaced := [one.message_id for one in dead_letters if one.message_id in stored]:
         if replay_waves.claimed_by_wave(connection, replaced):
-            replay_waves.begin_change(connection)
+            replay_waves.write_all_claims(connection)
         for table in ("dead_letters", "dead_letter_bodies"):
             delete(connection, table, replaced)
     rows = [

@@ -30,6 +30,11 @@ def begin_change(connection: duckdb.DuckDBPyConnection, *, replay: str | None = 
     Raise StoreTooNew if the store requires a feature that this version lacks.
     """
     required_features.check(connection)
+    write_all_claims(connection, replay=replay)
+
+
+def write_all_claims(connection: duckdb.DuckDBPyConnection, *, replay: str | None = None) -> None:
+    """Write the claims of all open waves to their rows, except those of `replay`."""
     operations = connection.execute(
         "SELECT DISTINCT operation_id FROM replay_waves WHERE operation_id IS DISTINCT FROM ?", [replay]
     ).fetchall()

@@ -341,6 +341,7 @@ def test_a_version_without_a_required_feature_adds_dead_letters_and_changes_none
     dead.archive(replace(ALL, ids=(ids[3],)), **BY)
     operation = plan(store, clock)
     claims = claims_of(store, clock, operation)
+    claim(claims, wave=2)
     other = ReplayClaims(store, operation.operation_id, "other", lease=LEASE, clock=clock)
     require(store, "time_travel")
     before = states(store)
