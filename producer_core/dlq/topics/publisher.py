@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError
 from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
-from producer_core.dlq import DeadLetterFilter, DeadLetters, lookup
+from producer_core.dlq import DeadLetterFilter, DeadLetters, lookup, replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.topics.origin import WrittenDialect
 from producer_core.dlq.topics.write_headers import write
@@ -123,6 +123,8 @@ def publish(
     Raise ConfigError if a topic is missing or compacted; compaction would delete all but one dead letter of each key.
     """
     dead_letters = DeadLetters(store, clock=clock)
+    with store.borrow(write=True) as connection:  # what a replay has claimed is not selected as dead
+        replay_waves.begin_change(connection)
     selection = dead_letters.frozen(where)
     counts = dead_letters.count_by(selection, "topic")
     properties = dict(settings)

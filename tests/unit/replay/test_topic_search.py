@@ -33,7 +33,7 @@ def test_a_committed_batch_raises_the_floor_of_each_topic_and_partition(search):
     records = [replay_record(number, topic=topic) for number, topic in enumerate(("a", "b", "a", "a"))]
     topics = search({"a": {0: 50, 1: 2}})
 
-    topics.raise_to_reports(batch_of(records), reports_at((0, 7), (0, 9), (1, 4), (1, 3)))
+    topics.raise_to_reports(batch_of(records), reports_at((0, 7), (0, 9), (1, 3), (1, 4)))
 
     assert topics.floors == {"a": {0: 50, 1: 4}, "b": {0: 9}}
 

@@ -18,7 +18,7 @@ def described(store):
 def test_a_new_store_has_no_rows_and_no_time_range(store):
     found, version = described(store)
 
-    assert {name for name, count in found.rows.items() if count} == {"store_generation"}
+    assert {name for name, count in found.rows.items() if count} == {"required_features", "store_generation"}
     assert {"statistics", "dead_letters", "operations"} <= found.rows.keys()
     assert "schema_migrations" not in found.rows
     assert (found.oldest, found.newest, found.schema_version) == (None, None, version)

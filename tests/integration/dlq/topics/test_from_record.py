@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections import Counter
 
@@ -17,6 +18,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, topics
 from producer_core.dlq.timeline import timeline
 from producer_core.dlq.topics import publisher
 from producer_core.errors import ConfigError, StoreError
+from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Store
 from tests.factories import replay_runner
 from tests.fixtures.dead_letter_headers import CONNECT, PRODUCER_CORE, SHARE_GROUP, SPRING
@@ -137,6 +139,19 @@ def test_published_dead_letters_are_on_the_topic_with_headers_and_stay_dead(kafk
     assert texts[0].startswith(f"at {topic}-dlt[")
     acts = [row["action"] for row in store.rows("audit_latest", limit=10)]
     assert acts.count("publish") == 2, "start and result are audited"
+
+
+def test_a_publication_leaves_out_what_a_replay_has_claimed(kafka, topic, store):
+    """A claim of many records is one row: their own rows do not say that they are claimed."""
+    add_dead_letters(store, kafka, topic)
+    planned = replay.plan(
+        store, DeadLetterFilter(topic=topic), limit=3, can_run=frozenset({kafka.cluster_id}), **WHO
+    )
+    claims = ReplayClaims(store, planned.operation_id, "a runner", lease=60.0, clock=time.time)
+    assert claims.take(None)
+    assert len(claims.settle_and_claim((), want=3, busy=True, wave=3).dead_letters) == 3
+
+    assert publish(store, kafka, topic).published == 2
 
 
 def test_a_second_publication_skips_published_dead_letters_unless_again_is_set(kafka, topic, store):
