@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
 
 import pytest
 
-from producer_core import ReliableKafkaProducer, RetryConfig
+from producer_core import CircuitBreaker, CircuitOpen, ReliableKafkaProducer, RetryConfig
 from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.brokers import embedded
 from producer_core.producer.prometheus import start_metrics_server
@@ -25,6 +26,21 @@ TARGETS = [
 VARIABLES = {"$__rate_interval": "1m", "$job": ".*", "$instance": ".*", "$topic": ".*"}
 
 
+class UnreachableProducer:
+    """A producer without a broker, whose circuit opens."""
+
+    def __init__(self):
+        breaker = CircuitBreaker(max_in_flight_age_s=2.0)
+        self.producer = ReliableKafkaProducer("127.0.0.1:1", store=None, circuit_breaker=breaker)
+
+    def send(self):
+        with contextlib.suppress(CircuitOpen):
+            self.producer.send_message("orders", b"1")
+
+    def close(self):
+        self.producer.close(1)
+
+
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
     """A Prometheus that scraped a producer with every outcome, while it was sending."""
@@ -39,7 +55,8 @@ def scraped(tmp_path_factory):
             enable_deduplication=True,
             retry_config=RetryConfig(max_retries=1, initial_delay_ms=1, max_delay_ms=2),
         ) as producer,
-        start_metrics_server(0, producer) as server,
+        contextlib.closing(UnreachableProducer()) as unreachable,
+        start_metrics_server(0, producer, unreachable.producer) as server,
         metrics_serve(path) as url,
         prometheus(folder / "prometheus", {"process": server.url, "store": url}) as found,
     ):
@@ -51,9 +68,11 @@ def scraped(tmp_path_factory):
         def rates_are_known():
             producer.send_message("orders", {"n": next(numbers)})
             producer.send_message("refunds", {"n": next(numbers)})
+            unreachable.send()
             dead = "sum by (job) (rate(producer_core_dead_letters_total[1m])) > 0"
             brokers = "sum by (job) (rate(producer_core_broker_round_trip_seconds_count[1m])) > 0"
-            return len(found.query(dead)) == len(found.query(brokers)) == 2
+            refused = "sum by (job) (rate(producer_core_refused_messages_total[1m])) > 0"
+            return len(found.query(dead)) == len(found.query(brokers)) == 2 and found.query(refused)
 
         eventually(rates_are_known, every=0.1)
         yield found
