@@ -50,10 +50,11 @@ def claim_wave(
     ((start,),) = run(connection, "replay_next_pending", operation=operation, first=first).fetchall()
     if start is None:
         return None
-    count, last = _plain_records(connection, operation, Wave(start, start + limits["count"] - 1))
-    numbers = {"operation": operation, "first": start, "last": last}
+    _, last = _plain_records(connection, operation, Wave(start, start + limits["count"] - 1))
+    count, last = _fitting(connection, Wave(start, last), limits)
     if not count:
         return None
+    numbers = {"operation": operation, "first": start, "last": last}
     for sql in _likely_places(connection, position, count):
         batch = _read(connection, sql, numbers)
         if len(batch) == count:
@@ -71,6 +72,18 @@ def _plain_records(connection: duckdb.DuckDBPyConnection, operation: str, wave: 
         if other is None:
             return count, last
         last = other - 1
+
+
+def _fitting(connection: duckdb.DuckDBPyConnection, wave: Wave, limits: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many pending records of the range fit into the limit of bytes, and the number of the last one.
+
+    Only these are read: all records of a range may be much larger than the limit.
+    """
+    ((count, last),) = run(
+        connection, "replay_wave_fitting", operation=limits["operation"], first=wave.first, last=wave.last,
+        max_bytes=limits["max_bytes"], allow_oversized=limits["allow_oversized"],
+    ).fetchall()  # fmt: skip
+    return count, last
 
 
 def _claimed(

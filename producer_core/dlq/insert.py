@@ -24,7 +24,10 @@ Stored = tuple[float, float, int, bool, str | None, tuple[Attempt, ...]]
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
     """Write the dead letters within the caller's transaction."""
     encodable = [codec.encodable(dead_letter) for dead_letter in dead_letters]
-    stored = _stored(connection, [dead_letter.message_id for dead_letter in encodable])
+    ids = [dead_letter.message_id for dead_letter in encodable]
+    if replay_waves.claimed_by_wave(connection, ids):  # so that the replay still has a record that fails again
+        replay_waves.write_all_claims(connection)
+    stored = _stored(connection, ids)
     latest: dict[str, DeadLetter] = {}
     for dead_letter in encodable:
         before = latest.get(dead_letter.message_id)
@@ -98,8 +101,6 @@ def _replace(
     now: float,
 ) -> None:
     if replaced := [one.message_id for one in dead_letters if one.message_id in stored]:
-        if replay_waves.claimed_by_wave(connection, replaced):
-            replay_waves.write_all_claims(connection)
         for table in ("dead_letters", "dead_letter_bodies"):
             delete(connection, table, replaced)
     rows = [

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     import duckdb
 
 
+NOT_IN_WAVE = """message_id NOT IN (
+    SELECT records.message_id FROM operation_records AS records JOIN replay_waves AS waves
+         ON records.operation_id = waves.operation_id AND records.ord BETWEEN waves.first_ord AND waves.last_ord
+    WHERE records.state = 'pending')"""
+"""Selects dead letters that no open wave has claimed."""
+
+
 class Wave(NamedTuple):
     """An open wave: the first and the last number of its records in the order of the operation."""
 

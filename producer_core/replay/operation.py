@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import orjson
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq import replay_waves, states
-from producer_core.errors import ReplayError
+from producer_core.errors import ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
+from producer_core.store import required_features
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -222,14 +224,24 @@ def end_abandoned(store: Store, now: float) -> list[Operation]:
 
     A runner of the same cluster does this too; this function covers clusters without one. Cheap if there are none.
     """
+    _write_claims_of_dead_runners(store, now)
     waiting = [row["operation_id"] for row in store.rows("replay_ending")]
     ended = []
     for operation_id in waiting:
         with store.borrow(write=True):
             operation = get(store, operation_id)
             if not operation.ended:
-                ended.append(end_cancelled(store, operation, now))
+                with contextlib.suppress(StoreTooNew):
+                    ended.append(end_cancelled(store, operation, now))
     return [operation for operation in ended if operation.ended]
+
+
+def _write_claims_of_dead_runners(store: Store, now: float) -> None:
+    """Write the claims of open waves without a runner to their rows, so that no view calls their dead letters safe."""
+    for row in store.rows("replay_orphaned_waves", now=now):
+        with store.borrow(write=True) as connection, contextlib.suppress(StoreTooNew):
+            required_features.check(connection)
+            replay_waves.write_claims(connection, row["operation_id"])
 
 
 def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
@@ -241,6 +253,7 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
         return operation
     with store.borrow(write=True) as connection:
+        required_features.check(connection)
         replay_waves.write_claims(connection, operation_id)
     (held,) = store.rows("replay_claimed", operation=operation_id)
     if not held["claimed"]:
@@ -272,6 +285,7 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
     state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
     if state != "done":
         with store.borrow(write=True) as connection:
+            required_features.check(connection)
             replay_waves.write_claims(connection, operation_id)
         gone = {key or "": text for key, text in UNCLAIMED_REASONS.items() if key != "dead"}
         rest = store.execute(

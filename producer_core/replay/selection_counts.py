@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from producer_core.dlq.replay_waves import NOT_IN_WAVE
 from producer_core.replay.open_records import ListedRecord
 from producer_core.replay.phrases import UNKNOWN_CLUSTER
 from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
@@ -39,7 +40,7 @@ SELECT topic, partition, verdict, left_out, count(*) AS records, sum(size)::BIGI
                 WHEN {MAY_BE_ELSEWHERE} THEN 'unknown_cluster' END AS left_out
     FROM ({{dead_letters}}))
 GROUP BY ALL"""
-_SELECTED = "SELECT * FROM dead_letters WHERE ({where}) AND state = 'dead'"
+_SELECTED = f"SELECT * FROM dead_letters WHERE ({{where}}) AND state = 'dead' AND {NOT_IN_WAVE}"
 _SENT = f"""replayable AND (? OR NOT quarantined) AND cluster_id IN ('', coalesce(?, cluster_id))
     AND NOT {MAY_BE_ELSEWHERE}"""
 _OLDEST = f"SELECT * FROM ({{selected}}) WHERE {_SENT} ORDER BY {{order}} LIMIT ?"
@@ -48,7 +49,7 @@ SELECT cluster_id FROM ({selected}) WHERE cluster_id <> ''
 GROUP BY cluster_id ORDER BY count(*) DESC, cluster_id LIMIT 1"""
 _SLICE = f"""
 SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed_at FROM dead_letters
-WHERE {{after}} ({{where}}) AND state = 'dead' AND {_SENT} ORDER BY {{order}} LIMIT ?"""
+WHERE {{after}} ({{where}}) AND state = 'dead' AND {NOT_IN_WAVE} AND {_SENT} ORDER BY {{order}} LIMIT ?"""
 _BY_AGE = "accepted_at, length(message_id), message_id"
 _PAGE_SIZE = 50_000
 _OPERATION = """

@@ -207,10 +207,12 @@ class _PublishJob:
     def _publish_slice(self, producer: PublishingProducer, slice_: Sequence[_Listed]) -> None:
         targets = {one.message_id: topic_for(one.topic, self.name) for one in slice_}
         earlier = _earlier_publications(self.store, targets)
+        with self.store.borrow(write=True) as connection:  # of a replay that started after the publication
+            replay_waves.begin_change(connection)
         dead_letters = [
             dead_letter
             for dead_letter in DeadLetters(self.store).bodies(list(targets))
-            if dead_letter.state != "purged"
+            if dead_letter.state not in ("purged", "replaying")
             and (self.again or dead_letter.message_id not in earlier.published)
         ]
         self.already += len(slice_) - len(dead_letters)

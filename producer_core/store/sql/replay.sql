@@ -161,6 +161,15 @@ SELECT count(*) AS count, min(ord) FILTER (not_before IS NOT NULL OR text IS NOT
 FROM operation_records
 WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
 
+-- name: replay_wave_fitting
+-- How many of the pending records numbered $first to $last fit into $max_bytes, and the number of the last one. With
+-- $allow_oversized the first record fits alone, whatever its size.
+SELECT count(*) AS count, max(ord) AS last
+FROM (SELECT ord, row_number() OVER (ORDER BY ord) AS place, sum(coalesce(size, 0)) OVER (ORDER BY ord) AS total
+      FROM operation_records
+      WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last)
+WHERE total <= $max_bytes OR (place = 1 AND $allow_oversized);
+
 -- name: replay_next_pending
 -- The number of an operation's first pending record from $first on; NULL without one.
 SELECT min(ord) AS first FROM operation_records
@@ -337,6 +346,11 @@ WHERE contains(outcome, $operation) ORDER BY acted_at DESC, rowid DESC LIMIT coa
 -- Operators' actions on replays, the latest first; the end of a replay is not one.
 SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
 WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 20);
+
+-- name: replay_orphaned_waves
+-- Operations with an open wave, whose runner is gone.
+SELECT DISTINCT operation_id FROM replay_waves JOIN operations USING (operation_id)
+WHERE owner IS NULL OR coalesce(lease_until, 0) < $now;
 
 -- name: replay_ending
 -- Cancelled replays that have not ended, because records may still be in flight.

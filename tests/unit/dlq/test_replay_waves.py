@@ -9,10 +9,12 @@ import pytest
 
 from producer_core import replay
 from producer_core.delivery.record_batch import RecordBatch
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_wave
 from producer_core.dlq.files.exporter import export
 from producer_core.errors import StoreTooNew
 from producer_core.replay.claims import LeaseState, ReplayClaims
+from producer_core.replay.dry_run import dry_run
+from producer_core.replay.operation import cancel, end_abandoned
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
 from producer_core.store import Store
 from tests.fixtures.replays import (
@@ -364,3 +366,67 @@ def test_a_version_without_a_required_feature_adds_dead_letters_and_changes_none
     dead.add([dead_letter(9), dead_letter(0, failed_at=9_000.0)])
     assert len(states(store)) == 5 and Store.open(store.path).info().rows["dead_letters"] == 5
     assert_counts(store)
+
+
+def test_a_claim_reads_no_more_records_than_fit(store, clock, monkeypatch):
+    """Regression: all values of a wave were read, gigabytes of large records, to claim those that fit into 32 MiB."""
+    add_dead_letters(store, 100, value=b"x" * 1_000)
+    claims, read = claims_of(store, clock), []
+    original = claim_wave._read
+    monkeypatch.setattr(claim_wave, "_read", lambda *given: read.append(original(*given)) or read[-1])
+
+    update = claims.settle_and_claim((), want=10, busy=True, wave=100, room=10_500)
+    assert len(update.dead_letters) == 10
+    assert claims.settle_and_claim((), want=10, busy=True, wave=100, room=500).dead_letters == ()
+    assert [len(batch) for batch in read] == [10]
+
+    alone = claims.settle_and_claim((), want=10, busy=False, wave=100, room=500)
+    assert len(alone.dead_letters) == 1  # larger than the limit
+
+
+def test_no_view_calls_the_wave_of_a_killed_runner_safe(store, clock):
+    """Regression: until somebody changed a dead letter, a dry run said that no broker has these records."""
+    ids = add_dead_letters(store, 6)
+    claim(claims_of(store, clock), wave=4)
+
+    assert dry_run(store, ALL).total == 2
+    assert set(states(store).values()) == {"dead"}
+
+    clock.forward(LEASE + 1)
+    end_abandoned(store, clock.now)
+
+    assert [states(store)[one] for one in ids] == ["replaying"] * 4 + ["dead"] * 2
+    assert dry_run(store, ALL).total == 2
+    assert waves(store) == []
+    assert_counts(store)
+
+
+def test_the_wave_of_a_live_runner_stays_open_when_abandoned_replays_are_looked_for(store, clock):
+    add_dead_letters(store, 6)
+    claim(claims_of(store, clock), wave=4)
+    end_abandoned(store, clock.now)
+
+    assert waves(store) == [(1, 4)]
+
+
+def test_a_member_of_a_wave_that_fails_again_still_belongs_to_its_replay(store, clock):
+    add_dead_letters(store, 3)
+    claims = claims_of(store, clock)
+    claim(claims, wave=3)
+    DeadLetters(store).add([replace(dead_letter(1), failed_at=clock.now, error_text="again")])
+
+    with store.borrow() as connection:
+        found = connection.execute("SELECT DISTINCT operation_id FROM dead_letters").fetchall()
+    assert found == [(claims.operation_id,)]
+
+
+def test_a_version_without_a_required_feature_cancels_no_replay(store, clock):
+    """Its claims may be in a form that this version does not see."""
+    add_dead_letters(store, 3)
+    operation = plan(store, clock)
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO required_features VALUES ('time_travel', 0)")
+
+    with pytest.raises(StoreTooNew, match="time_travel"):
+        cancel(store, operation.operation_id, clock=clock, **BY)
+    assert end_abandoned(store, clock.now) == []
