@@ -65,9 +65,12 @@ class BatchQueue:
 
     def keep(self) -> None:
         """Write the new batches to the log. Heartbeats are not worth a write: they follow with the next other batch."""
-        if self._log is None or all(batch.is_heartbeat for batch in self._unlogged):
+        if self._log is None:
+            return
+        if len(self._unlogged) < _MAX_BATCHES and all(batch.is_heartbeat for batch in self._unlogged):
             return
         if self._log_failed_at is not None and time.monotonic() - self._log_failed_at < _LOG_RETRY_S:
+            self._unlogged.clear()  # the next attempt writes all batches
             return
         try:
             self._write(self._log)

@@ -20,6 +20,7 @@ import orjson
 from producer_core._internal.file_lock import FileLock, lock_file
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
+from producer_core.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew, StoreUnavailable
 from producer_core.events import Notice
 from producer_core.metrics.batch import Batch
 
@@ -101,13 +102,35 @@ def _recover(path: Path, store: Path, merge: Callable[..., int]) -> int:
     except OSError:  # its producer runs, another process was faster, or the file belongs to another user
         return 0
     with lock:
-        batches, damaged = _read(path)
-        starts = range(0, len(batches), _MERGED_TOGETHER)
-        merged = sum(merge(*batches[start : start + _MERGED_TOGETHER]) for start in starts)
-        if damaged:
-            _set_aside(path, store)
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            return _merge_file(path, store, merge)
+        except OSError as error:  # the next attempt may succeed
+            logger.warning(
+                **with_fields("statistics of an ended process not merged", path=str(path), reason=str(error))
+            )
+            return 0
+
+
+def _merge_file(path: Path, store: Path, merge: Callable[..., int]) -> int:
+    batches, damaged = _read(path)
+    merged = 0
+    for start in range(0, len(batches), _MERGED_TOGETHER):
+        try:
+            merged += merge(*batches[start : start + _MERGED_TOGETHER])
+        except (StoreUnavailable, StoreLocked, StoreTooNew, StoreCorrupt):
+            raise
+        except (
+            StoreError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+        ):  # values that no store takes
+            damaged = True
+    if damaged:
+        _set_aside(path, store)
+    else:
+        path.unlink(missing_ok=True)
     return merged
 
 
@@ -115,10 +138,15 @@ def _files(store: Path) -> list[Path]:
     prefix = f"{store.name}{_INFIX}"
     try:
         with os.scandir(store.parent) as entries:
-            found = [entry for entry in entries if entry.name.startswith(prefix)]
+            found = [entry for entry in entries if entry.name.startswith(prefix) and _is_plain(entry)]
         return sorted(Path(entry.path) for entry in found if _is_worth_a_lock(entry.stat()))
     except OSError:
         return []
+
+
+def _is_plain(entry: os.DirEntry[str]) -> bool:
+    """Whether the entry is a file. A pipe would block the reader, and a link can name any file."""
+    return entry.is_file(follow_symlinks=False)
 
 
 def _is_worth_a_lock(status: os.stat_result) -> bool:

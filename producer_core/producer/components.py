@@ -150,6 +150,7 @@ class Components:
         if self.rate_limiter is None:
             return enqueuer
         self.engine.on_resend = self.rate_limiter.charge
+        self.rate_limiter.stop_at_exit()
         self._async_threads = ThreadPoolExecutor(_ASYNC_THREADS, thread_name_prefix="producer-send-async")
         return RateLimitedEnqueuer(
             enqueuer,
@@ -163,8 +164,13 @@ class Components:
 
         With rate limits it runs on the producer's own threads: calls that wait do not occupy the loop's.
         """
+        self.shutdown.check()
         call = functools.partial(contextvars.copy_context().run, function, *arguments, **keywords)
-        return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
+        except RuntimeError:  # closed since the check
+            self.shutdown.check()
+            raise
 
     def _unlimited_enqueuer(self) -> Enqueuer:
         enqueuer: Enqueuer = self.engine.enqueuer

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TypedDict
 
+from producer_core._internal.at_exit import run_before_threads_are_joined
 from producer_core._internal.rate_settings import ALL_TOPICS, RateLimits
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.flow_control.token_bucket import TokenBucket, ready_together
 from producer_core.errors import ProducerClosed, RateLimited
+
+_STEP_S = 0.05
+"""Seconds after which a wait notices that the producer is closed."""
 
 
 class RateLimitStats(TypedDict):
@@ -28,7 +33,7 @@ class RateLimit:
         self._name = name
         self._messages = None if messages is None else TokenBucket(messages, burst)
         self._bytes = None if size is None else TokenBucket(size, burst)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may send too
         self._last = 0.0  # the latest reserved time: nothing overtakes a message that waits
 
     def reserve(self, size: int, now: float, max_wait: float) -> float:
@@ -93,8 +98,8 @@ class RateLimiter:
         topics = (limits.messages.keys() | limits.bytes.keys()) - {ALL_TOPICS}
         self._by_topic = {topic: (*self._limits(limits, topic), *self._all_topics) for topic in topics}
         self._counts_bytes = bool(limits.bytes)
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()  # guards the counts
+        self._stopped = False
+        self._lock = threading.RLock()  # guards the counts
         self._delayed, self._refused, self._seconds = 0, 0, 0.0
 
     @staticmethod
@@ -152,8 +157,12 @@ class RateLimiter:
         return waited
 
     def _wait(self, seconds: float) -> None:
-        if self._stopped.wait(seconds):
-            raise ProducerClosed
+        """Wait in short steps: a signal handler that closes the producer could not set an event that its thread awaits."""
+        until, pause = time.monotonic() + seconds, threading.Event()
+        while (left := until - time.monotonic()) > 0:
+            if self._stopped:
+                raise ProducerClosed
+            pause.wait(min(left, _STEP_S))
 
     def charge(self, delivery: Delivery) -> None:
         """Take the tokens of a message that is sent again, without a wait."""
@@ -167,7 +176,17 @@ class RateLimiter:
 
     def stop(self) -> None:
         """End every wait; the messages are not accepted."""
-        self._stopped.set()
+        self._stopped = True
+
+    def stop_at_exit(self) -> None:
+        """Stop at interpreter exit, before threads are joined that may wait for this limiter."""
+        stop = weakref.WeakMethod(self.stop)
+
+        def stop_if_alive() -> None:
+            if (method := stop()) is not None:
+                method()
+
+        run_before_threads_are_joined(stop_if_alive)
 
     def _count_delay(self, seconds: float) -> None:
         with self._lock:

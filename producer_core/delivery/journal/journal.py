@@ -256,12 +256,15 @@ class Journal:
             self._mapped = self._segments.mapped_end(room)
         self._reserved_below = self._folder.reserved_below
 
-    def withdraw(self, seqs: Iterable[int]) -> None:
-        """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used."""
+    def withdraw(self, seqs: Iterable[int]) -> bool:
+        """Settle messages that were written but not accepted, so that they are never sent. Their sequences stay used.
+
+        Return False if the journal is closed: it keeps the messages, and the next start sends them.
+        """
         step = SettleStep(ranges_of(seqs), {})
         with self._lock:
             if self._closed:
-                return
+                return False
             self._forget_buffered(step)
             self._segments.settle(step.ranges)
             try:
@@ -270,6 +273,7 @@ class Journal:
                 logger.warning(
                     **with_fields("messages that were not accepted may be sent", ranges=str(step.ranges))
                 )
+        return True
 
     def settle(self, seqs: Iterable[int], offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Settle messages that are acknowledged or stored elsewhere, in one atomic step. On JournalFull none is settled."""

@@ -141,15 +141,22 @@ class JournalFeeder:
                 self._accepting.pop(seq, None)  # under the gate: a last pass skips what is being accepted
         except JournalError:
             raise
-        except BaseException:
-            if not taken:
-                self.journal.withdraw((seq,))  # the caller gets an exception: not accepted
+        except BaseException as error:
+            if not taken and not self._withdraw((seq,), error):
+                return
             raise
         finally:
             if self._accepting.pop(seq, None) and taken:
                 self._feed_from(seq)
         if self._behind:
             self._wake()
+
+    def _withdraw(self, seqs: Sequence[int], error: BaseException) -> bool:
+        """Withdraw messages that are not accepted because of this error. Return False if they are accepted after all.
+
+        A producer that was closed while the messages were synced keeps them: the next start sends them.
+        """
+        return self.journal.withdraw(seqs) or not isinstance(error, ProducerClosed)
 
     def take_many(self, deliveries: Sequence[Delivery], taken: list[Delivery]) -> None:
         """Accept each message as `take` does, in order, with one write. Add each accepted message to `taken`.
@@ -169,8 +176,12 @@ class JournalFeeder:
                 self._accepting.pop(lowest, None)  # under the gate: a last pass skips what is being accepted
         except JournalError:
             raise
-        except BaseException:  # the caller gets an exception: this message and the rest are not accepted
-            self.journal.withdraw([left.seq for left in deliveries[len(taken) :]])
+        except (
+            BaseException
+        ) as error:  # the caller gets an exception: this message and the rest are not accepted
+            if not self._withdraw([left.seq for left in deliveries[len(taken) :]], error):
+                taken.extend(deliveries[len(taken) :])
+                return
             raise
         finally:
             if self._accepting.pop(lowest, None) and taken:

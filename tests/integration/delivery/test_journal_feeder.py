@@ -18,7 +18,7 @@ from producer_core.delivery import enqueue, grouping
 from producer_core.delivery.dedup.duplicates import DuplicateGuard
 from producer_core.delivery.journal import Journal
 from producer_core.delivery.journal.journal_feeder import JournalFeeder
-from producer_core.errors import ConfigError, JournalError, JournalLocked, QueueFull
+from producer_core.errors import ConfigError, JournalError, JournalLocked, ProducerClosed, QueueFull
 from producer_core.events import Hook
 from producer_core.messages import id_text
 from producer_core.testing import InMemoryTransport
@@ -580,3 +580,24 @@ def test_each_accepted_message_of_a_killed_producer_is_acknowledged_or_in_its_jo
     assert accepted <= kept | settled
     # every third message was held and never acknowledged
     assert all(int(one.rpartition("-")[2]) % 3 for one in settled)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_message_that_was_synced_while_the_producer_closed_is_accepted(tmp_path, monkeypatch, batch):
+    """Regression: the call raised ProducerClosed, and the next start sent the message nevertheless."""
+    producer, _ = make(tmp_path / "j", lambda delivery: "hold", journal_level="power")
+    feeder = producer._engine.pending_log
+
+    def closed_meanwhile(delivery):
+        producer.journal.close()
+        raise ProducerClosed
+
+    monkeypatch.setattr(feeder._sender, "offer", closed_meanwhile)
+    if batch:
+        deliveries = [producer._delivery("orders", b"%d" % n, None, None, None, None, None) for n in range(3)]
+        assert producer._enqueuer.accept_many(deliveries) == [True] * 3
+    else:
+        assert producer.send_message("orders", b"1") is not None
+
+    with Journal.open(tmp_path / "j") as journal:
+        assert journal.unsettled() == (3 if batch else 1)

@@ -93,3 +93,15 @@ def test_batches_that_the_store_did_not_take_stay_in_the_log(log, tmp_path):
         queue.flush(FakeStore(trouble=StoreLocked("in use")))
     queue.close()
     assert left(tmp_path) == ([0], 1)
+
+
+def test_the_heartbeats_of_an_idle_producer_take_bounded_memory_while_the_store_is_away(log, monkeypatch):
+    monkeypatch.setattr("producer_core.metrics.batch_queue._MAX_BATCHES", 5)
+    queue = BatchQueue(log)
+    for sequence in range(100):
+        queue.add(batch(sequence, acknowledged=0))
+        queue.keep()
+        queue.limit()
+
+    assert len(queue._unlogged) <= 6
+    queue.close()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from producer_core.errors import StoreLocked
+from producer_core.errors import StoreError, StoreLocked
 from producer_core.events import Notice
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
@@ -164,3 +164,51 @@ def test_a_write_that_fails_leaves_no_part_of_a_line(store, monkeypatch):
     log.append([replace(BATCH, sequence=9)])
     log.close()
     assert [batch.sequence for batch in recovered(store)] == [7, 9]
+
+
+@pytest.mark.parametrize("error", [TypeError("'a' < 1"), StoreError("Conversion Error"), OverflowError()])
+def test_a_file_with_values_that_no_store_takes_is_set_aside_and_the_others_are_merged(store, error):
+    """Regression: the recorder of every producer of the store ended, and dead letters of its queue were lost."""
+    for sequence in (1, 2):
+        log = StatisticsLog(store)
+        log.append([replace(BATCH, sequence=sequence)])
+        log.close()
+    merged = []
+
+    def merge(*batches):
+        if batches[0].sequence == 1:
+            raise error
+        merged.extend(batches)
+        return len(batches)
+
+    recover(store, merge)
+
+    assert [one.sequence for one in merged] == [2]
+    (aside,) = (path for path in store.parent.iterdir() if "damaged" in path.name)
+    assert b'"sequence":1' in aside.read_bytes().replace(b" ", b"")
+
+
+def test_a_pipe_or_a_link_beside_the_store_is_not_read(store, tmp_path):
+    os.mkfifo(f"{store}.statistics-pipe")
+    (tmp_path / "elsewhere").write_bytes(b"x\n")
+    os.symlink(tmp_path / "elsewhere", f"{store}.statistics-link")
+    for name in ("pipe", "link"):
+        os.utime(f"{store}.statistics-{name}", (0, 0))
+
+    assert recovered(store) == []
+    assert (tmp_path / "elsewhere").read_bytes() == b"x\n"
+
+
+def test_a_file_that_cannot_be_deleted_does_not_stop_the_recorder(store, monkeypatch, caplog):
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    log.close()
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    recovered(store)
+    monkeypatch.undo()
+
+    assert len(recovered(store)) == 1

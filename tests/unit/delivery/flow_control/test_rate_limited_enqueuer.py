@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -219,3 +222,46 @@ def test_a_message_that_an_open_circuit_refuses_does_not_wait_for_the_limit(monk
 
     assert producer.try_send("orders", b"1")
     producer.close()
+
+
+def test_send_async_after_close_raises_producer_closed():
+    producer, _ = quick_producer(config=SLOW)
+    producer.close()
+
+    with pytest.raises(ProducerClosed):
+        asyncio.run(producer.send_async("orders", b"1"))
+
+
+def test_a_waiting_send_async_does_not_delay_the_exit_of_its_process():
+    """Regression: the interpreter joined the thread, which waited for the limit, before it closed the producer."""
+    script = """
+import asyncio, threading
+from producer_core import ReliableKafkaProducer
+from producer_core.testing import InMemoryTransport
+
+settings = {"max_messages_per_second": 0.02, "rate_limit_burst_ms": 0}
+producer = ReliableKafkaProducer("memory:1", settings, store=None, transport=InMemoryTransport.factory())
+producer.send_message("orders", b"1")
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+asyncio.run_coroutine_threadsafe(producer.send_async("orders", b"2"), loop)
+while not producer._components.rate_limiter._all_topics[0]._last:
+    pass
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=30, check=True)
+
+
+def test_a_signal_handler_that_sends_or_closes_does_not_wait_for_its_own_thread():
+    producer, _ = quick_producer(config={"max_messages_per_second": 0.05, "rate_limit_burst_ms": 0})
+    limiter = producer._components.rate_limiter
+    with limiter._all_topics[0]._lock:  # as in a handler that interrupts `reserve`
+        assert producer.try_send("orders", b"1")
+
+    before = signal.signal(signal.SIGALRM, lambda *_: producer.close(5))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(ProducerClosed):
+            producer.send_message("orders", b"2")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
