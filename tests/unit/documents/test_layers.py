@@ -23,6 +23,7 @@ alerts testing
 dlq
 diagnostics replay
 pipeline producer
+prometheus
 simulate
 cli
 __main__

@@ -12,7 +12,7 @@ import pytest
 from producer_core import CircuitBreaker, CircuitOpen, ReliableKafkaProducer, RetryConfig
 from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.brokers import embedded
-from producer_core.producer.prometheus import start_metrics_server
+from producer_core.prometheus import start_metrics_server
 from producer_core.store import Store
 from tests.fixtures.monitoring import metrics_serve, prometheus
 from tests.support import ROOT, eventually

@@ -15,8 +15,8 @@ from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dashboard import queries
-from producer_core.producer.prometheus import start_metrics_server
 from producer_core.producer.prometheus.definitions import METRICS
+from producer_core.prometheus import start_metrics_server
 from producer_core.store import Store
 from tests.fixtures.monitoring import get, metrics_serve, prometheus
 
