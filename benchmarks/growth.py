@@ -356,7 +356,7 @@ def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
 
 _COMPARED = (
     "producer_core: CPU, µs per message",
-    "of it more than the faster loop",
+    "more than the faster loop",
     "CPU x faster loop",
     "msg/s x faster loop",
 )

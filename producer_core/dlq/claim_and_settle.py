@@ -98,8 +98,7 @@ def _select_next(
     The records of the operation's open waves are claimed already.
     """
     next_records = query("replay_next_records")
-    waves = replay_waves.open_waves(connection, limits["operation"])
-    after = waves[-1].last + 1 if waves else 0
+    after = replay_waves.first_after(connection, limits["operation"])
     for first, last in position.ranges(limits["count"]):
         connection.execute(
             f"CREATE OR REPLACE TEMP TABLE selected AS {next_records.sql}",

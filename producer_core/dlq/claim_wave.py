@@ -45,12 +45,11 @@ def claim_wave(
     The limits are those of `claim_next`. The wave ends before the first record that needs a search.
     """
     operation = limits["operation"]
-    waves = replay_waves.open_waves(connection, operation)
-    first = max(position.first, waves[-1].last + 1 if waves else 0)
+    first = max(position.first, replay_waves.first_after(connection, operation))
     ((start,),) = run(connection, "replay_next_pending", operation=operation, first=first).fetchall()
     if start is None:
         return None
-    _, last = _plain_records(connection, operation, Wave(start, start + limits["count"] - 1))
+    last = _last_plain(connection, operation, Wave(start, start + limits["count"] - 1))
     count, last = _fitting(connection, Wave(start, last), limits)
     if not count:
         return None
@@ -62,15 +61,15 @@ def claim_wave(
     return None
 
 
-def _plain_records(connection: duckdb.DuckDBPyConnection, operation: str, wave: Wave) -> tuple[int, int]:
-    """Return the number of pending records before the first one that must be claimed alone, and the last number to read."""
+def _last_plain(connection: duckdb.DuckDBPyConnection, operation: str, wave: Wave) -> int:
+    """Return the last number of the range before the first record that must be claimed alone."""
     last = wave.last
     while True:
-        ((count, other),) = run(
+        ((_, other),) = run(
             connection, "replay_wave_records", operation=operation, first=wave.first, last=last
         ).fetchall()
         if other is None:
-            return count, last
+            return last
         last = other - 1
 
 

@@ -25,9 +25,8 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
     """Write the dead letters within the caller's transaction."""
     encodable = [codec.encodable(dead_letter) for dead_letter in dead_letters]
     ids = [dead_letter.message_id for dead_letter in encodable]
-    if replay_waves.claimed_by_wave(
-        connection, ids
-    ):  # so that the replay still has a record that fails again
+    if replay_waves.claimed_by_wave(connection, ids):
+        # The replay then still has a record that fails again.
         replay_waves.write_all_claims(connection)
     stored = _stored(connection, ids)
     latest: dict[str, DeadLetter] = {}

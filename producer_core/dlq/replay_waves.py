@@ -40,6 +40,12 @@ def begin_change(connection: duckdb.DuckDBPyConnection, *, replay: str | None = 
     write_all_claims(connection, replay=replay)
 
 
+def begin_change_of(connection: duckdb.DuckDBPyConnection, operation_id: str) -> None:
+    """Begin to change the records of one replay, as `begin_change` does for dead letters: write its claims to the rows."""
+    required_features.check(connection)
+    write_claims(connection, operation_id)
+
+
 def write_all_claims(connection: duckdb.DuckDBPyConnection, *, replay: str | None = None) -> None:
     """Write the claims of all open waves to their rows, except those of `replay`."""
     operations = connection.execute(
@@ -71,6 +77,12 @@ def open_waves(connection: duckdb.DuckDBPyConnection, operation_id: str) -> list
         [operation_id],
     ).fetchall()
     return [Wave(*row) for row in found]
+
+
+def first_after(connection: duckdb.DuckDBPyConnection, operation_id: str) -> int:
+    """Return the number after the operation's open waves, from which on its records can be claimed; 0 without a wave."""
+    waves = open_waves(connection, operation_id)
+    return waves[-1].last + 1 if waves else 0
 
 
 def open_wave(connection: duckdb.DuckDBPyConnection, operation_id: str, wave: Wave, *, now: float) -> None:

@@ -119,7 +119,7 @@ class BatchQueue:
             self._log.close()
 
     def _limit_ledger(self) -> None:
-        """Drop and count the oldest ledger rows beyond the limit, an eighth of it at once to keep the notices few."""
+        """Drop and count the oldest ledger rows beyond the limit, an eighth of the limit at once to keep the notices few."""
         excess = sum(batch.acknowledgements for batch in self._batches) - _MAX_LEDGER
         if excess <= 0:
             return

@@ -14,7 +14,6 @@ from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq import replay_waves, states
 from producer_core.errors import ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
-from producer_core.store import required_features
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -240,8 +239,7 @@ def _write_claims_of_dead_runners(store: Store, now: float) -> None:
     """Write the claims of open waves without a runner to their rows, so that no view calls their dead letters safe."""
     for row in store.rows("replay_orphaned_waves", now=now):
         with store.borrow(write=True) as connection, contextlib.suppress(StoreTooNew):
-            required_features.check(connection)
-            replay_waves.write_claims(connection, row["operation_id"])
+            replay_waves.begin_change_of(connection, row["operation_id"])
 
 
 def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
@@ -253,8 +251,7 @@ def end_cancelled(store: Store, operation: Operation, now: float) -> Operation:
     if operation.state != "cancelled" or (operation.owner and (operation.lease_until or 0.0) > now):
         return operation
     with store.borrow(write=True) as connection:
-        required_features.check(connection)
-        replay_waves.write_claims(connection, operation_id)
+        replay_waves.begin_change_of(connection, operation_id)
     (held,) = store.rows("replay_claimed", operation=operation_id)
     if not held["claimed"]:
         return end(store, operation_id, now)
@@ -285,8 +282,7 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
     state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
     if state != "done":
         with store.borrow(write=True) as connection:
-            required_features.check(connection)
-            replay_waves.write_claims(connection, operation_id)
+            replay_waves.begin_change_of(connection, operation_id)
         gone = {key or "": text for key, text in UNCLAIMED_REASONS.items() if key != "dead"}
         rest = store.execute(
             "replay_skip_gone", operation=operation_id, states=[*gone], texts=[*gone.values()], now=now

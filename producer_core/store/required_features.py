@@ -18,7 +18,7 @@ def check(connection: duckdb.DuckDBPyConnection) -> None:
     required = connection.execute("SELECT feature FROM required_features ORDER BY feature").fetchall()
     if missing := [feature for (feature,) in required if feature not in SUPPORTED]:
         raise StoreTooNew(
-            f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and dead "
-            "letters, but neither change nor replay them; nothing was changed.",
+            f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and "
+            "dead letters, but neither change nor replay them; nothing was changed.",
             fix="Upgrade producer-core on this machine.",
         )

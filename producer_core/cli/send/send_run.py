@@ -54,12 +54,9 @@ from producer_core.store.paths import check_writable
 _BLOCK_MS = 500
 """How long one call of `send_message` waits for room in the queue. A signal is handled between two calls."""
 _MAX_PAUSE_S = 0.2
-"""Seconds after which a row that waits for the rate limit notices an interrupt."""
+"""The longest wait before a row that a rate limit or an open circuit refused is tried again, in seconds."""
 
 _PROBLEMS_SHOWN = 3
-
-_CIRCUIT_POLL = 0.2
-"""The longest wait in seconds before a row that an open circuit refused is tried again."""
 
 _SETTLE_POLL = 0.1
 """Seconds between two checks for unsettled messages."""
@@ -394,7 +391,7 @@ class SendRun:
                         dedup_key=self._dedup_key(row) if self._options.dedup else None,
                     )  # fmt: skip
                 except RateLimited as error:
-                    threading.Event().wait(min(error.retry_after_s, _MAX_PAUSE_S))
+                    self._pause(error.retry_after_s)
                 except QueueFull:
                     pass
                 except CircuitOpen as refusal:
@@ -416,12 +413,16 @@ class SendRun:
         self._unread()
         return False
 
+    def _pause(self, seconds: float) -> None:
+        """Wait before the row is tried again, or until a signal arrives."""
+        self._stopping.wait(min(seconds, _MAX_PAUSE_S))
+
     def _wait_for_circuit(self, refusal: CircuitOpen) -> None:
         """Wait until the circuit may let a message through, or a signal arrives. Print a note once per outage."""
         if refusal.reason != self._circuit_noted:
             self._circuit_noted = refusal.reason
             output.say(f"Note: {refusal.what} Reading continues when the brokers respond.", err=True)
-        self._stopping.wait(min(max(refusal.retry_after_s, 0.05), _CIRCUIT_POLL))
+        self._pause(max(refusal.retry_after_s, 0.05))
 
     def _unread(self) -> None:
         self.state.read -= 1

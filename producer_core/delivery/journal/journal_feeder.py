@@ -176,9 +176,8 @@ class JournalFeeder:
                 self._accepting.pop(lowest, None)  # under the gate: a last pass skips what is being accepted
         except JournalError:
             raise
-        except (
-            BaseException
-        ) as error:  # the caller gets an exception: this message and the rest are not accepted
+        except BaseException as error:
+            # The caller gets an exception: this message and the rest are not accepted.
             if not self._withdraw([left.seq for left in deliveries[len(taken) :]], error):
                 taken.extend(deliveries[len(taken) :])
                 return

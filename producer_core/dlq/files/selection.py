@@ -156,9 +156,8 @@ def _rows(
     connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     dead_letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
-    for message_id in claimed_by_wave(
-        connection, list(dead_letters)
-    ):  # it may be sent before the file is imported
+    for message_id in claimed_by_wave(connection, list(dead_letters)):
+        # It may be sent before the file is imported.
         dead_letters[message_id]["state"] = "replaying"
     return dead_letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
 

@@ -36,7 +36,7 @@ def test_a_fenced_producer_closes_itself_and_keeps_the_rest_in_its_journal(kafka
         except NotAccepted:
             return False
         accepted += 1
-        with contextlib.suppress(KafkaException):  # the first took it back meanwhile
+        with contextlib.suppress(KafkaException):  # the first has taken it back
             Producer(settings).init_transactions(10)
         return False
 

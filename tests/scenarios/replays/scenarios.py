@@ -220,7 +220,7 @@ def store_restored(stage):
 
 @scenario(
     "R11",
-    "kill -9 at each step of a wave: claimed, sending, committed, settling; other commands meanwhile",
+    "kill -9 at each step of a wave: claimed, sending, committed, settling; with other commands in between",
     dead_letters=SHORT,
 )
 def steps_of_a_wave(stage):

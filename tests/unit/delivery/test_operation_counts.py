@@ -27,7 +27,7 @@ STATISTICS = '{"msg_cnt": 0, "time": 0, "ts": 0, "brokers": {}, "topics": {}}'
 
 
 class RejectingClient(Client):
-    """Reports each message as rejected for good."""
+    """Reports each message as permanently rejected."""
 
     def report(self):
         for report in self._waiting:

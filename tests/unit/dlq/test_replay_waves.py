@@ -385,7 +385,7 @@ def test_a_claim_reads_no_more_records_than_fit(store, clock, monkeypatch):
 
 
 def test_no_view_calls_the_wave_of_a_killed_runner_safe(store, clock):
-    """Regression: until somebody changed a dead letter, a dry run said that no broker has these records."""
+    """Regression: until the next change of a dead letter, a dry run said that no broker has these records."""
     ids = add_dead_letters(store, 6)
     claim(claims_of(store, clock), wave=4)
 
