@@ -11,9 +11,6 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from benchmarks.frame import Bench, Case, Outcome, Runs, main, markdown, spread, times
 from benchmarks.guarantees import message
@@ -76,12 +73,7 @@ def measure(bench: Bench) -> Outcome:
     broker, count = bench.stage.broker("embedded"), bench.size(50_000, 200)
     cases = [Case(way, "flow_control:one", {"way": way, "count": count}) for way in CASES]
 
-    @contextmanager
-    def around(case: Case) -> Iterator[dict[str, Any]]:
-        with broker.topic() as where:
-            yield where
-
-    runs = bench.run("embedded", cases, around=around)
+    runs = bench.run("embedded", cases, around=lambda case: broker.topic())
     return Outcome(f"On {KINDS['embedded']}, {count:,} messages a run:\n\n{_table(runs)}")
 
 

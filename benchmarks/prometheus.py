@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -139,16 +139,11 @@ _OFF, _ON = "no metrics", f"collected, scraped every {EVERY:.0f} s"
 def measure(bench: Bench) -> Outcome:
     broker = bench.stage.broker("one")
 
-    @contextmanager
-    def around(case: Case) -> Iterator[Mapping[str, Any]]:
-        with broker.topic() as where:
-            yield where
-
     cases = [
         Case(name, "prometheus:sending", {"scraped": name == _ON, "seconds": bench.size(20, 1)})
         for name in (_OFF, _ON)
     ]
-    sent = bench.run("cost", cases, around=around)
+    sent = bench.run("cost", cases, around=lambda case: broker.topic())
     scrapes = bench.run("scrape", _scrape_cases(bench), rounds=1 if bench.quick else 3)
     most = f"{bench.size(_TOPICS[-1], _TOPICS[0]):,} topics"
     return Outcome(

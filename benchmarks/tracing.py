@@ -11,8 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -160,12 +159,7 @@ def measure(bench: Bench) -> Outcome:
         for name, sampled in RATIOS.items()
     ]
 
-    @contextmanager
-    def around(case: Case) -> Iterator[dict[str, Any]]:
-        with broker.topic() as where:
-            yield where
-
-    runs = bench.run("embedded", cases, around=around)
+    runs = bench.run("embedded", cases, around=lambda case: broker.topic())
     return Outcome(f"On {KINDS['embedded']}, {count:,} messages a run:\n\n{_table(runs)}")
 
 

@@ -43,6 +43,17 @@ def left_beside(path):
     return sum(row.acknowledged for batch in batches for row in batch.statistics)
 
 
+def end_beside(store, count):
+    """Send messages with a producer that ends without the store, so that their statistics are left beside it."""
+    producer = make(store.path)
+    with store.borrow(write=True):
+        for number in range(count):
+            producer.send_message("orders", {"n": number})
+        producer.flush()
+        assert producer.close(timeout=1.0).acknowledged == count
+        eventually(lambda: left_beside(store.path) == count)
+
+
 def test_the_counts_of_a_killed_process_are_merged_once(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     child = subprocess.Popen(
@@ -68,13 +79,7 @@ def test_the_counts_of_a_killed_process_are_merged_once(tmp_path):
 
 def test_a_close_that_cannot_write_to_the_store_leaves_its_statistics_to_the_next_producer(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
-    producer = make(store.path)
-    with store.borrow(write=True):
-        for number in range(5):
-            producer.send_message("orders", {"n": number})
-        producer.flush()
-        assert producer.close(timeout=1.0).acknowledged == 5
-        eventually(lambda: left_beside(store.path) == 5)
+    end_beside(store, 5)
     assert acknowledged(store) == 0
 
     with make(store.path) as following:
@@ -87,12 +92,7 @@ def test_a_close_that_cannot_write_to_the_store_leaves_its_statistics_to_the_nex
 
 def test_a_scrape_of_the_store_includes_the_statistics_of_ended_processes(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
-    producer = make(store.path)
-    with store.borrow(write=True):
-        producer.send_message("orders", {"n": 1})
-        producer.flush()
-        producer.close(timeout=1.0)
-        eventually(lambda: left_beside(store.path) == 1)
+    end_beside(store, 1)
 
     families = {family.name: family for family in StoreCollector(store).collect()}
     (sample,) = families["messaging_client_sent_messages"].samples
@@ -101,12 +101,7 @@ def test_a_scrape_of_the_store_includes_the_statistics_of_ended_processes(tmp_pa
 
 def test_a_process_that_is_killed_while_it_merges_counts_nothing_twice(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
-    producer = make(store.path)
-    with store.borrow(write=True):
-        for number in range(5):
-            producer.send_message("orders", {"n": number})
-        producer.flush()
-        producer.close(timeout=1.0)
+    end_beside(store, 5)
     (file,) = statistics_log._files(store.path)
     content = file.read_bytes()
     assert store.recover_statistics() > 0
@@ -118,12 +113,7 @@ def test_a_process_that_is_killed_while_it_merges_counts_nothing_twice(tmp_path)
 
 def test_stats_include_the_statistics_of_ended_processes(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
-    producer = make(store.path)
-    with store.borrow(write=True):
-        producer.send_message("orders", {"n": 1})
-        producer.flush()
-        producer.close(timeout=1.0)
-        eventually(lambda: left_beside(store.path) == 1)
+    end_beside(store, 1)
     done = subprocess.run(
         [sys.executable, "-m", "producer_core", "stats", "--json", "--store", str(store.path)],
         capture_output=True, text=True, check=True,
