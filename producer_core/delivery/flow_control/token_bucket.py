@@ -24,11 +24,10 @@ class TokenBucket:
 
     def take_now(self, tokens: float, now: float) -> bool:
         """Take tokens if the bucket can grant them at once, and return whether it did."""
-        cost, full_at = tokens * self._seconds_per_token, self._full_at
-        if full_at + (cost if cost < self._burst else self._burst) - self._burst > now:
-            return False
-        self._full_at = (full_at if full_at > now else now) + cost
-        return True
+        ready = self.ready_at(tokens, now) <= now
+        if ready:
+            self.take(tokens, now)
+        return ready
 
     def take(self, tokens: float, at: float) -> None:
         """Take tokens at a time that `ready_at` returned. At an earlier time the bucket goes into debt."""
