@@ -23,14 +23,15 @@ _counts_of = attrgetter(*StatisticsRow._fields[5:])
 class StatsWindow:
     """Takes the difference of two snapshots, so that nothing is counted twice. `take` is called by one thread.
 
-    `describe` returns the producer's row, `pending` its pending messages by topic, `number` the sequence of a batch.
+    `describe` returns the producer's row as seen at a time, `pending` its pending messages by topic, `number` the sequence
+    of a batch. The time is before the snapshot: a batch seen at t contains every count until t.
     """
 
     def __init__(
         self,
         metrics: Metrics,
         *,
-        describe: Callable[[], ProducerRow],
+        describe: Callable[[float], ProducerRow],
         pending: Callable[[], Counter[str]],
         ledger: AckLedger | None = None,
         number: Callable[[], int] | None = None,
@@ -49,10 +50,11 @@ class StatsWindow:
         return [first, *(replace(part, sequence=self._number()) for part in rest)]
 
     def _batch(self, notices: tuple[Notice, ...]) -> Batch:
-        now, snapshot, pending = int(self.clock()), self._metrics.snapshot(), self._pending()
+        seen_at = self.clock()  # first: a reader waits for a heartbeat to know that earlier messages are counted
+        snapshot, pending = self._metrics.snapshot(), self._pending()
         ledger, given_up = ((), ()) if self.ledger is None else self.ledger.take()
-        row = self._describe()  # last, because the cluster id is known once a message is acknowledged
-        where = (now, row.cluster_id, row.producer_id)
+        row = self._describe(seen_at)  # last, because the cluster id is known once a message is acknowledged
+        where = (int(seen_at), row.cluster_id, row.producer_id)
         clients, brokers = self.client.take(where)
         batch = Batch(
             row.producer_id,

@@ -297,7 +297,7 @@ class StoreBackend:
             self._runner.start()
         return RecorderDestination(self.store, DeadLetters(self.store, clock=self._clock))
 
-    def _describe(self) -> ProducerRow:
+    def _describe(self, seen_at: float) -> ProducerRow:
         producer = self._producer
         assert producer is not None, "the recorder starts after the producer"
         connection, (used, limit) = producer.connection, memory_usage()
@@ -310,7 +310,7 @@ class StoreBackend:
             pid=os.getpid(),
             version=__version__,
             started_at=producer.started_at,
-            seen_at=self._clock(),
+            seen_at=seen_at,
             closed_at=self._closed_at,
             connected=connection.connected,
             connection_error=connection.error and mask_or_hide(connection.error),
