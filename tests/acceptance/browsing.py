@@ -200,7 +200,12 @@ def external_requests(page):
 
 def message(page, words):
     """Wait until a message of the page contains the words."""
-    page.locator(".pc-message").filter(has_text=re.compile(words)).first.wait_for()
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.locator(".pc-message").filter(has_text=re.compile(words)).first.wait_for()
+    except TimeoutError as error:
+        raise AssertionError(f"No message {words!r} on {page.url}:\n{page.inner_text('body')}") from error
 
 
 def rows(page):
