@@ -81,10 +81,6 @@ class MappedEnd:
                 self.next = seq + 1
                 return True
 
-    def skip_to(self, size: int) -> None:
-        """Continue at this size of the file, after a write with a system call."""
-        self.position = size - self.base
-
     def close(self) -> None:
         self.limit = -1
         self._memory.close()

@@ -162,18 +162,22 @@ class Segment:
             self._deferred.write(
                 self._file.number
             )  # so that a killed process leaves no gap before these records
-        start = self.size
-        data = self._framed(contents, start)
-        try:
-            write_whole(self._file.number, data, start)
-        except OSError:
-            self._release_space()
-            raise
-        if self._mapped is None:
-            self._size = start + len(data)
-        else:
-            self._mapped.skip_to(start + len(data))
-        return start
+        while True:
+            start = self.size
+            data = self._framed(contents, start)
+            try:
+                write_whole(self._file.number, data, start)
+            except OSError:
+                self._release_space()
+                raise
+            # Otherwise a signal handler has written, too. No call between a check and the assignment after it.
+            if (mapped := self._mapped) is None:
+                if self._size == start:
+                    self._size = start + len(data)
+                    return start
+            elif mapped.base + mapped.position == start:
+                mapped.position = start + len(data) - mapped.base
+                return start
 
     def _framed(self, contents: Sequence[tuple[int, bytes]], offset: int) -> bytes:
         """Return the frames of these records for this offset of the file."""
@@ -279,14 +283,14 @@ class Segment:
     def without_settled(self) -> Segment:
         """Replace the file atomically by one without settled records. OSError leaves this one in place.
 
-        Records whose sync failed are not kept either: they were not accepted.
+        Records whose sync failed or whose write was interrupted are not kept either: they were not accepted.
         """
         handle = self.duplicate_handle()
         try:
             kept = [
                 (seq, content)
                 for seq, content in self.read(handle, -1, 0, self.readable_end)
-                if seq not in self.settled
+                if seq in self.sequences and seq not in self.settled
             ]
         finally:
             os.close(handle)
