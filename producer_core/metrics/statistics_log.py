@@ -135,11 +135,17 @@ def _merge_file(path: Path, store: Path, merge: Callable[..., int]) -> int:
 
 
 def _files(store: Path) -> list[Path]:
+    """Return the files, the last written one first: a kill within `replace` leaves two files of one producer.
+
+    The newer file may contain the sum of batches that the older one contains one by one. A merge skips these only after it.
+    """
     prefix = f"{store.name}{_INFIX}"
     try:
         with os.scandir(store.parent) as entries:
             found = [entry for entry in entries if entry.name.startswith(prefix) and _is_plain(entry)]
-        return sorted(Path(entry.path) for entry in found if _is_worth_a_lock(entry.stat()))
+        worth_a_lock = [entry for entry in found if _is_worth_a_lock(entry.stat())]
+        worth_a_lock.sort(key=lambda entry: (entry.stat().st_mtime_ns, entry.name), reverse=True)
+        return [Path(entry.path) for entry in worth_a_lock]
     except OSError:
         return []
 

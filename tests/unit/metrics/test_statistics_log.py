@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from dataclasses import replace
@@ -13,7 +14,9 @@ from producer_core.errors import StoreError, StoreLocked
 from producer_core.events import Notice
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
+from producer_core.metrics.batch_size import sum_by_minute
 from producer_core.metrics.statistics_log import StatisticsLog, recover
+from producer_core.store import Store
 from tests.fixtures.recording import row
 
 WHERE = (100, "cluster", "producer")
@@ -114,6 +117,24 @@ def test_a_replaced_content_is_read_without_the_earlier_one(store):
     log.append([replace(BATCH, sequence=10)])
     log.close()
     assert [batch.sequence for batch in recovered(store)] == [9, 10]
+
+
+@pytest.mark.parametrize("names", [("0", "1"), ("1", "0")])
+def test_a_kill_while_the_content_is_replaced_counts_no_message_twice(store, names):
+    """The older file contains two batches one by one, the newer one their sum with a third one."""
+    batches = [Batch("p", number, statistics=(BATCH.statistics[0],)) for number in range(3)]
+    older, newer = StatisticsLog(store), StatisticsLog(store)
+    older.append(batches[:2])
+    newer.append([functools.reduce(sum_by_minute, batches)])
+    for log, name, written_at in zip((older, newer), names, (1, 2), strict=True):
+        path = log._lock.path
+        log.close()
+        os.utime(path, (written_at, written_at))
+        path.rename(store.with_name(f"{store.name}.statistics-{name * 16}"))
+
+    opened = Store.open(store)
+    opened.recover_statistics()
+    assert opened.rows("totals")[0]["acknowledged"] == 6
 
 
 def test_the_file_stays_until_the_store_takes_the_batches(store):

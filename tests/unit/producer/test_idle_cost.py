@@ -28,7 +28,7 @@ def test_an_idle_minute_borrows_the_store_about_twenty_times(store):
     rig = RecordingRig(
         store=store,
         dead_letters=DeadLetters(store),
-        describe=lambda: row()._replace(producer_id="p", seen_at=moment()),
+        describe=lambda _: row(moment())._replace(producer_id="p"),
     )
     evaluator = AlertEvaluator(store, owner="p", clock=moment, monotonic=moment)
     candidates = Candidates(store, by_spark=False, monotonic=moment)
