@@ -26,7 +26,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from producer_core.brokers import kafka
-from producer_core.pipeline import sink, telemetry
+from producer_core.pipeline import piece_merger, telemetry
 from producer_core.pipeline.session import open_session
 from producer_core.store import Store
 
@@ -40,7 +40,7 @@ class TimedMerge:
 
     def __init__(self) -> None:
         self.merged: dict[tuple[str, int], float] = {}
-        self._merge = sink.merge
+        self._merge = piece_merger.merge
 
     def __call__(self, store: Store, fresh: Any, **choices: Any) -> int:
         count = self._merge(store, fresh, **choices)
@@ -95,7 +95,7 @@ def live(
     topic = f"lag-{producers}-{int(time.time())}"
     cluster.create_topic(topic, partitions=_PARTITIONS)
     merge, store = TimedMerge(), Store.open(folder / f"{topic}.duckdb")
-    sink.merge = merge  # type: ignore[assignment]
+    piece_merger.merge = merge  # type: ignore[assignment]
     ended = threading.Event()
     job = threading.Thread(
         target=telemetry.run, args=(spark, store),
@@ -111,7 +111,7 @@ def live(
         time.sleep(0.2)
     ended.set()
     job.join()
-    sink.merge = merge._merge
+    piece_merger.merge = merge._merge
     store.close()
     when = sent(cluster.bootstrap_servers, topic, producers * whole)
     lags = [

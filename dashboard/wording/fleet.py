@@ -30,7 +30,7 @@ NO_TELEMETRY_JOB = (
     'telemetry_topic="telemetry" on each of them and merge that topic into a store:'
 )
 TELEMETRY_COMMANDS = (
-    "producer-core pipeline telemetry --topic telemetry -b BROKER:9092 --store fleet.duckdb\n"
+    "producer-core telemetry collect --topic telemetry -b BROKER:9092 --store fleet.duckdb\n"
     "producer-core dashboard --store fleet.duckdb"
 )
 """The commands that fill the store of a fleet and open it."""

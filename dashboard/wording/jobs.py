@@ -66,5 +66,5 @@ def telemetry_stopped(seconds: float) -> str:
     """Return why producers of other hosts may look silent; `seconds` have passed since a telemetry job was seen."""
     return (
         f"No telemetry job is running; the last one was seen {age(seconds)} ago. Producers that report through it look silent but may be "
-        "healthy. Restart producer-core pipeline telemetry; it also merges the missed telemetry."
+        "healthy. Restart producer-core telemetry collect, or the Spark job; it also merges the missed telemetry."
     )

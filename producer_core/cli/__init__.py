@@ -18,6 +18,7 @@ COMMANDS = (
     Command("replay", "Show, pause, resume and cancel replays.", "replay.replay_group"),
     Command("alerts", "List, acknowledge and silence alerts; check rules.", "alerts"),
     Command("metrics", "Serve metrics to Prometheus.", "metrics"),
+    Command("telemetry", "Collect the statistics of a fleet without Spark.", "telemetry"),
     Command("audit", "Show operator actions on dead letters and alerts.", "audit"),
     Command("store", "Inspect, copy and clean up the store.", "store"),
     Command("schema", "Check schemas against a registry.", "schema"),

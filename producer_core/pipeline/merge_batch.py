@@ -1,9 +1,9 @@
 """Merge a micro-batch into a store in one transaction, under two keys, so that nothing is counted twice.
 
 (producer, sequence) decides what is added: it covers a recorder's repeats, a lost checkpoint, and every crash. A
-batch covers all numbers from its `first` to its sequence. (query, micro-batch) records which query merged a
-micro-batch. It does not suffice alone: a checkpoint that was restored from a copy uses the same numbers again for
-other records.
+batch covers all numbers from its `first` to its sequence. The reader's position is recorded in the same transaction:
+(query, micro-batch) by Spark, offsets by `collect.py`. It does not suffice alone: a checkpoint that was restored from a
+copy uses the same numbers again for other records.
 """
 
 from __future__ import annotations
@@ -69,6 +69,10 @@ FROM (SELECT max(last_batch) - min(first_batch) + 1 - sum(last_batch - first_bat
 _THROUGH = "SELECT coalesce(max(batch_id), -1) FROM pipeline_progress WHERE query_id = ?"
 
 
+RecordPosition = Callable[[duckdb.DuckDBPyConnection], None]
+"""Records within the transaction how far the reader has come."""
+
+
 class SupersededBatch(Exception):
     """Another job has merged some of the batches; call `unseen` again."""
 
@@ -88,23 +92,20 @@ def merge(
     store: Store,
     fresh: Any,
     *,
-    query_id: str,
-    batch_id: int | None,
-    now: float,
+    record: RecordPosition | None = None,
     reached: Callable[[str], None] = lambda point: None,
 ) -> int:
     """Add all of `fresh`, the result of `unseen`, and return their number.
 
-    Raises SupersededBatch, and adds nothing, when the store has already merged some of its batches. `reached` is
-    called inside the transaction, before its end. `batch_id` is None for a piece of a micro-batch that is not its
-    last.
+    Raises SupersededBatch, and adds nothing, when the store has already merged some of its batches. `record` and then
+    `reached` are called inside the transaction, before its end.
     """
     rows = _rows(fresh)
     with store.borrow(write=True, timeout=_WAIT) as connection, _given(connection, **rows):
         if fresh.num_rows:
             _merge(connection, rows, fresh.num_rows)
-        if batch_id is not None:
-            _record(connection, query_id, batch_id, now)
+        if record is not None:
+            record(connection)
         reached("in the transaction")
     return int(fresh.num_rows)
 
@@ -159,7 +160,10 @@ def _add(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} (resolution, {names}) SELECT 1, {names} FROM given_{table}"
 
 
-def _record(connection: duckdb.DuckDBPyConnection, query_id: str, batch_id: int, now: float) -> None:
+def record_micro_batch(
+    connection: duckdb.DuckDBPyConnection, *, query_id: str, batch_id: int, now: float
+) -> None:
+    """Record that a query has merged a micro-batch."""
     connection.execute(
         "INSERT INTO pipeline_progress VALUES (?, ?, ?) "
         "ON CONFLICT (query_id, batch_id) DO UPDATE SET committed_at = excluded.committed_at",

@@ -11,24 +11,25 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.log_fields import with_fields
-from producer_core._internal.periodic import run_periodically
-from producer_core._internal.plural import plural
 from producer_core.config import ClientConfig, client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked
 from producer_core.kafka.cluster import Cluster
 from producer_core.pipeline import checkpoint as notes
 from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.kafka_options import kafka_options
+from producer_core.pipeline.maintenance import finish, maintained
+from producer_core.pipeline.merge_result import MergeResult, RunningJob, summary
 from producer_core.pipeline.parquet_history import ParquetHistory
+from producer_core.pipeline.piece_merger import Reached
 from producer_core.pipeline.preflight import reach
-from producer_core.pipeline.sink import MergeResult, Reached, TelemetrySink
+from producer_core.pipeline.sink import TelemetrySink
 from producer_core.pipeline.spark_errors import spark_error
 from producer_core.pipeline.telemetry_stream import read
 
@@ -45,15 +46,6 @@ _RETRY = (1.0, 30.0)
 """Seconds until the stream restarts after a failure of the brokers or the store: the first time, and at most."""
 _TRANSIENT = (BrokerUnreachable, StoreLocked)
 """Errors that a continuous job waits out."""
-
-
-@dataclass(frozen=True)
-class RunningStream:
-    """Describe a run: what it did, how many records are left on the topics (None: unknown yet), and the current error."""
-
-    done: MergeResult
-    behind: int | None = None
-    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,7 +97,7 @@ def run(
     history: Path | None = None,
     settings: Mapping[str, Any] | None = None,
     every: float = 1.0,
-    on_progress: Callable[[RunningStream], None] = lambda running: None,
+    on_progress: Callable[[RunningJob], None] = lambda running: None,
     stopped: Callable[[], bool] = lambda: False,
     reached: Reached = lambda point: None,
     clock: Callable[[], float] = time.time,
@@ -131,10 +123,10 @@ def run(
             session, source, store, folder, files, once, every, reached, clock, lambda: _ids(cluster, topics)
         )
         run = _Run(job, on_progress, stopped)
-        with _maintained(store, files, clock):
+        with maintained(store, files, clock):
             while not stream.run_once(run):
                 run.wait()
-        _finish(store, files, clock())
+        finish(store, files, clock())
     return run.done
 
 
@@ -142,7 +134,7 @@ class _Run:
     """Accumulate the results of a run's streams and report them."""
 
     def __init__(
-        self, job: JobStatus, on_progress: Callable[[RunningStream], None], stopped: Callable[[], bool]
+        self, job: JobStatus, on_progress: Callable[[RunningJob], None], stopped: Callable[[], bool]
     ) -> None:
         self.done = MergeResult()
         self.stopped = stopped
@@ -179,7 +171,7 @@ class _Run:
         if self.done.versions:
             counts = {str(version): count for version, count in self.done.versions.items()}
             self._job.details({"set_aside": counts})
-        self._on_progress(RunningStream(self.done, self._behind, trouble))
+        self._on_progress(RunningJob(self.done, self._behind, trouble))
 
 
 @dataclass(frozen=True)
@@ -260,18 +252,6 @@ def _stop(query: Any) -> None:
         logger.debug("Spark exited before its stream was stopped")
 
 
-def summary(done: MergeResult, behind: int | None) -> str:
-    """Return the state of a run in one line."""
-    text = (
-        f"merged {done.merged:,} of {plural(done.batches, 'batch', 'batches')}"
-        if done.batches
-        else "no batches yet"
-    )
-    if done.set_aside:
-        text += f", {plural(done.set_aside, 'record')} set aside"
-    return text + (f"; {plural(behind, 'record')} behind" if behind else "")
-
-
 def behind(progress: Any) -> int | None:
     """Return the records that a stream has not read yet, from its own progress; None before its first report."""
     if progress is None:
@@ -292,33 +272,3 @@ def _offsets(text: str | None) -> dict[tuple[str, str], int]:
     if not isinstance(found, dict):
         return {}
     return {(topic, part): offset for topic, parts in found.items() for part, offset in parts.items()}
-
-
-@contextmanager
-def _maintained(store: Store, files: ParquetHistory | None, clock: Callable[[], float]) -> Iterator[None]:
-    """Once a minute, beside the stream: roll up old seconds, prune old rows, and publish closed hours."""
-
-    def run_maintenance() -> None:
-        try:
-            maintain(store, files, clock())
-        except (ProducerError, OSError) as error:
-            logger.warning(**with_fields("maintenance failed", error=str(error)))
-
-    with run_periodically(run_maintenance, _MAINTENANCE, name="pipeline-maintenance"):
-        yield
-
-
-def maintain(store: Store, files: ParquetHistory | None, now: float) -> None:
-    """Roll up and prune the store, and publish the history's closed hours."""
-    try:
-        store.maintain(now)
-    finally:
-        if files is not None:
-            files.publish(before=now)
-
-
-def _finish(store: Store, files: ParquetHistory | None, now: float) -> None:
-    """Publish everything that was merged, at the end of a run."""
-    store.maintain(now)
-    if files is not None:
-        files.publish()

@@ -13,13 +13,13 @@ import threading
 import time
 from pathlib import Path
 
-from producer_core.pipeline import telemetry
+from producer_core.pipeline import maintenance, telemetry
 from producer_core.pipeline.session import open_session
 from producer_core.store import Store
 
 
 def main(settings):
-    telemetry._MAINTENANCE = settings.get("maintenance", telemetry._MAINTENANCE)
+    telemetry._MAINTENANCE = maintenance._INTERVAL = settings.get("maintenance", maintenance._INTERVAL)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     store = Store.open(settings["store"])

@@ -14,7 +14,7 @@ from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline.columns import SCHEMA, to_table
 from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.store import Batch, ProducerRow, Store
-from tests.fixtures.telemetry_batches import heartbeat
+from tests.fixtures.telemetry_batches import heartbeat, micro_batch
 
 _WHOLE = st.integers(-(2**53), 2**53)
 _SMALL = st.integers(-(2**31), 2**31 - 1)
@@ -164,7 +164,7 @@ def test_a_valid_record_can_be_merged(store, name):
     found = to_table([FITS[name]])
 
     assert found.rejected == {}
-    assert merge(store, unseen(store, found.batches), query_id="q", batch_id=0, now=1.0) == 1
+    assert merge(store, unseen(store, found.batches), record=micro_batch("q", 0, 1.0)) == 1
 
 
 @pytest.mark.parametrize("name", REJECTED)

@@ -8,7 +8,7 @@ import pytest
 from producer_core.errors import StoreError
 from producer_core.pipeline.merge_batch import SupersededBatch, merge, missing, unseen
 from producer_core.store import Batch, Store
-from tests.fixtures.telemetry_batches import NOW, batches
+from tests.fixtures.telemetry_batches import NOW, batches, micro_batch
 
 HOUR, DAY = 3600, 86400
 
@@ -22,7 +22,7 @@ def store(tmp_path):
 
 def put(store, given, batch_id=0, query_id="q"):
     fresh = unseen(store, given)
-    return merge(store, fresh, query_id=query_id, batch_id=batch_id, now=1.0)
+    return merge(store, fresh, record=micro_batch(query_id, batch_id, 1.0))
 
 
 def totals(store):
@@ -100,7 +100,7 @@ def test_a_batch_merged_by_another_job_in_between_is_checked_again(store):
     store.append(Batch("p1", 0))
 
     with pytest.raises(SupersededBatch):
-        merge(store, fresh, query_id="q", batch_id=0, now=1.0)
+        merge(store, fresh, record=micro_batch("q", 0, 1.0))
 
     assert totals(store) == (0, 0, 0)
     assert put(store, fresh) == 1
@@ -169,7 +169,7 @@ def test_a_failed_merge_has_a_reason_and_leaves_nothing(store):
     broken = whole.set_column(whole.schema.get_field_index("errors"), "errors", rows)
 
     with pytest.raises(StoreError, match="cluster_id"):
-        merge(store, broken, query_id="q", batch_id=0, now=1.0)
+        merge(store, broken, record=micro_batch("q", 0, 1.0))
 
     assert totals(store) == (0, 0, 0)
     assert put(store, batches(("p1", 0))) == 1
@@ -180,7 +180,7 @@ def test_a_merge_that_is_killed_inside_its_transaction_leaves_nothing(store):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        merge(store, batches(("p1", 0)), query_id="q", batch_id=0, now=1.0, reached=killed)
+        merge(store, batches(("p1", 0)), record=micro_batch("q", 0, 1.0), reached=killed)
 
     assert totals(store) == (0, 0, 0)
     assert ranges(store) == []

@@ -12,7 +12,7 @@ from producer_core.pipeline.merge_batch import merge, unseen
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.store import Store
 from tests.fixtures.spark import Killed, Query
-from tests.fixtures.telemetry_batches import batches
+from tests.fixtures.telemetry_batches import batches, micro_batch
 
 HOUR = 3600.0
 TEN = 1_700_000_000 // 3600 * 3600.0 + 60  # a minute past a full hour
@@ -35,7 +35,7 @@ class Job:
         fresh = unseen(self.store, given)
         draft = self.history.draft(fresh, now)
         self.reached("drafted")
-        merge(self.store, fresh, query_id="q", batch_id=0, now=now, reached=self.reached)
+        merge(self.store, fresh, record=micro_batch("q", 0, now), reached=self.reached)
         self.reached("merged")
         self.history.keep(draft)
 
@@ -202,7 +202,7 @@ class Stream(telemetry._Stream):
     """Merges the same micro-batch in every run, without Spark."""
 
     def _start(self, sink):
-        sink._add(numbered(1, 2), "q", 1)
+        sink._pieces._add(numbered(1, 2), micro_batch("q", 1, TEN))
         return Query()
 
 
@@ -253,7 +253,7 @@ def test_a_history_of_another_store_with_the_same_batches_is_rejected(jobs, tmp_
     job.run(numbered(0))
     job.end()
     other = Store.open(tmp_path / "other.duckdb")
-    merge(other, numbered(0), query_id="q", batch_id=0, now=TEN)
+    merge(other, numbered(0), record=micro_batch("q", 0, TEN))
     other.close()
 
     with pytest.raises(ConfigError, match="a store other than"):

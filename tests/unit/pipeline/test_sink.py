@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from producer_core.cli.pipeline.telemetry import merged
+from producer_core.cli.telemetry_output import merged
 from producer_core.errors import ConfigError, PipelineError
 from producer_core.metrics.telemetry import SCHEMA_VERSION, encode
 from producer_core.pipeline import sink as module
-from producer_core.pipeline import telemetry
 from producer_core.pipeline.merge_batch import merged_through, missing
-from producer_core.pipeline.sink import MergeResult, TelemetrySink
+from producer_core.pipeline.merge_result import MergeResult, summary
+from producer_core.pipeline.sink import TelemetrySink
 from producer_core.store import Batch, Store
 from tests.fixtures.spark import Killed
 
@@ -35,8 +35,8 @@ def test_the_result_of_a_run_is_one_sentence(done, words):
 
 
 def test_a_run_without_batches_has_a_summary():
-    assert telemetry.summary(MergeResult(), None) == "no batches yet"
-    assert telemetry.summary(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
+    assert summary(MergeResult(), None) == "no batches yet"
+    assert summary(MergeResult(15, 12), 3) == "merged 12 of 15 batches; 3 records behind"
 
 
 def piece(*numbers, version=SCHEMA_VERSION):

@@ -35,7 +35,7 @@ def test_the_page_of_an_empty_store_has_no_numbers_and_shows_how_to_add_producer
     page = opened("fleet", path, monkeypatch)
     assert not page.exception
     assert "No producer has written to this store yet." in text_of(page)
-    assert "producer-core pipeline telemetry" in page.code[0].value
+    assert "producer-core telemetry collect" in page.code[0].value
     assert [value for _, value in tiles_of(page)] == ["0", "0", "0/s", "–", "–", "–", "–", "0"]
 
 

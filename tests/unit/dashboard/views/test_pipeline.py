@@ -20,7 +20,7 @@ def test_the_page_shows_jobs_and_marks_dead_ones(path, store, now, monkeypatch):
     assert "hunter2" not in text_of(page)
     assert runs[2:4] == ["312 batches", "none"] and "running for 10 min" in runs[1]
     assert "1 job is dead" in text_of(page) and "No telemetry job is running" not in text_of(page)
-    assert not any("pipeline telemetry" in code.value for code in page.code)
+    assert not any("telemetry collect" in code.value for code in page.code)
 
 
 def test_a_stopped_telemetry_job_is_reported_before_silent_producers(path, store, now, monkeypatch):

@@ -1,8 +1,8 @@
-"""`pipeline telemetry`: the records that it set aside."""
+"""Jobs that merge telemetry: the records that it set aside."""
 
 from __future__ import annotations
 
-from producer_core.cli.pipeline.telemetry import _reasons as set_aside
+from producer_core.cli.telemetry_output import _reasons as set_aside
 from producer_core.metrics.telemetry import SCHEMA_VERSION
 
 
