@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.home_folder import expand_user
 from producer_core.dashboard.auth.password import is_hash
 from producer_core.errors import ConfigError
 
@@ -59,7 +60,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 def secrets_files() -> tuple[Path, ...]:
     """Return the files in which Streamlit looks for secrets; the later one takes precedence."""
-    return tuple(folder / ".streamlit" / "secrets.toml" for folder in (Path.home(), Path.cwd()))
+    return tuple(folder / ".streamlit" / "secrets.toml" for folder in (expand_user("~"), Path.cwd()))
 
 
 def read(files: Sequence[Path] | None = None) -> AccessRules:

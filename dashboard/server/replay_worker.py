@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.home_folder import expand_user
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config, pop_servers
@@ -45,7 +46,7 @@ def worker_settings() -> WorkerSettings | None:
     named = os.environ.get(VARIABLE)
     if not named:
         return None
-    file = Path(named).expanduser()
+    file = expand_user(named)
     try:
         given = read_settings(file)
         servers = pop_servers(given)

@@ -32,6 +32,7 @@ from typing import Any
 
 import orjson
 
+from producer_core._internal.home_folder import expand_user
 from producer_core._internal.plural import plural
 from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
 from producer_core.errors import ConfigError
@@ -75,10 +76,8 @@ class MaskingRules:
 def rules_path() -> Path:
     """Return the path of the TOML file with masking rules."""
     if named := os.environ.get("PRODUCER_CORE_MASKING"):
-        return Path(named).expanduser()
-    return (
-        Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "producer-core" / "masking.toml"
-    )
+        return expand_user(named)
+    return expand_user(os.environ.get("XDG_CONFIG_HOME") or "~/.config") / "producer-core" / "masking.toml"
 
 
 def rules() -> MaskingRules:

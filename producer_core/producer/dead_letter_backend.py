@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from producer_core._internal.home_folder import expand_user
 from producer_core.alerts.health import HealthMonitor
 from producer_core.delivery.connection_state import ConnectionState
 from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
@@ -213,4 +214,4 @@ def spill_path(store: Path) -> Path:
 
 def file_path(store: Path) -> Path:
     """Return the absolute path of the store's file, which symbolic links and a later `chdir` do not change."""
-    return store.expanduser().resolve()
+    return expand_user(store).resolve()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from producer_core._internal.home_folder import expand_user
 from producer_core.config import ClientConfig
 from producer_core.messages import MessageIds, SequenceNumbers, new_session
 from producer_core.producer.guarantees import Guarantees
@@ -93,5 +94,5 @@ class ProducerSession:
             self.id.bytes,
             fresh=self._source is None,
             first=self.ids.first,
-            folder=None if folder is None else Path(folder).expanduser(),
+            folder=None if folder is None else expand_user(folder),
         )

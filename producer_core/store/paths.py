@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.home_folder import expand_user
 from producer_core.errors import StoreUnavailable
 from producer_core.store import file_errors, write_ahead_log
 from producer_core.store.undo_log import UndoLog
@@ -35,19 +36,19 @@ _NETWORK = frozenset(
 def default_path() -> Path:
     """Return `PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state directory."""
     if path := os.environ.get("PRODUCER_CORE_STORE"):
-        return Path(path).expanduser()
+        return expand_user(path)
     return user_path()
 
 
 def user_path() -> Path:
     """Return the path of the store in the user's state directory."""
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "producer-core" / "store.duckdb"
+    return expand_user(state) / "producer-core" / "store.duckdb"
 
 
 def resolve(path: Path | str | None) -> Path:
     """Return the absolute path of a store. Symbolic links are resolved, so that two names share one lock."""
-    resolved = Path(path).expanduser().resolve() if path else default_path().resolve()
+    resolved = expand_user(path).resolve() if path else default_path().resolve()
     if not resolved.name:
         raise file_errors.directory(resolved)
     return resolved

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import FileLock, FileLocked, lock_file
+from producer_core._internal.home_folder import expand_user
 from producer_core.delivery.journal.file_writes import replace as replace_file
 from producer_core.delivery.journal.frame import JournalFrame, frame, frames, seed
 from producer_core.errors import JournalDamaged, JournalError, JournalLocked
@@ -74,7 +75,7 @@ class JournalFolder:
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path).expanduser().absolute()
+        self.path = expand_user(path).absolute()
         for created in private_files.make_folder(self.path):
             private_files.sync_folder(created.parent)
         self._lock = _lock(self.path)
