@@ -268,8 +268,7 @@ class _Audit:
 
     def _read_ledgers(self, ledger_topics: Sequence[LedgerSource]) -> LedgerFacts:
         facts = read_ledgers(
-            self._session, self._tables, ledger_topics, self._store, self._options,
-            topic=self._topic, cluster=self._cluster,
+            self._config, self._tables, ledger_topics, self._store, topic=self._topic, cluster=self._cluster
         )  # fmt: skip
         self._notes += caveats.expired_ledger(
             self._admin, ledger_topics, self._read_before, self._scope.since

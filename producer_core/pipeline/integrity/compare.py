@@ -106,9 +106,8 @@ class _Comparison:
         ranges = {number: (span.start, span.end) for number, span in self.request.spans.items()}
         start = self.topic.groups if self.by_sums else self.topic.ids
         with self.reading(self.size, False):
-            # Before the topic: Spark's scheduler would run the ledger's tasks behind all tasks of the topic.
-            self._add_ledgers()
             with closing(start(ranges)) as records:
+                self._add_ledgers()  # while Spark reads the topic
                 self.tables.add("add_groups" if self.by_sums else "add_records", records)
         self.tables.create("log_groups", "merged_groups" if self.by_sums else None)
         self.tables.create("compared", compacted=bool(self.request.compacted))

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ConfigError
 from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
-from producer_core.pipeline.integrity import ledgers, topic_bounds, watermarks
+from producer_core.pipeline.integrity import topic_bounds, watermarks
+from producer_core.pipeline.integrity.ledger_topic import telemetry
 from producer_core.pipeline.integrity.outcome import LedgerGap
-from producer_core.pipeline.integrity.ranges import Range
-from producer_core.pipeline.integrity.read_topic import read_ranges
 from producer_core.pipeline.integrity.spans import PartitionBounds
-from producer_core.pipeline.integrity.store_ledger import add_store_ledger
-from producer_core.pipeline.integrity.topic_records import Slices
+from producer_core.pipeline.integrity.store_ledger import STORE, add_store_ledger
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-    from pyspark.sql import DataFrame, SparkSession
 
+    from producer_core.config import ClientConfig
     from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
 
-_FIRST_SLICE = 600
-"""Telemetry records of the first slice, before their size is known; one has 1 MB at most."""
 _SETTLING = 60.0
 """Seconds after the start of its merge within which a store's row may be committed."""
 
@@ -59,36 +54,22 @@ def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
 
 
 def read_ledgers(
-    session: SparkSession,
+    config: ClientConfig,
     tables: AuditTables,
     sources: Sequence[LedgerSource],
     store: Store | None,
-    options: Mapping[str, str],
     *,
     topic: str,
     cluster: str,
 ) -> LedgerFacts:
-    """Read the ledgers of the sources and of the store about a topic in a cluster; `options` are Kafka's."""
+    """Read the ledgers of the sources and of the store about a topic in a cluster."""
     for source in sources:
-        with closing(_batches(session, source, options)) as batches:
-            tables.add("add_batches", batches)
+        tables.add("add_telemetry", telemetry(config.settings, source))
     left_out = add_store_ledger(tables, store, topic, cluster)
     facts = sum_up(tables, topic, left_out)
     _check_not_data_topics(tables, sources)
     tables.drop("batches", "readable_batches", "known", "all_rows")
     return facts
-
-
-def _batches(session: SparkSession, source: LedgerSource, options: Mapping[str, str]) -> Slices:
-    """Start to read the batches of a ledger topic."""
-    committed = {**options, "kafka.isolation.level": "read_committed"}
-    ranges = {number: (bound.low, bound.stable) for number, bound in source.bounds.items()}
-
-    def read(some: Mapping[int, Range], among: int | None) -> DataFrame:
-        name = source.facts.name
-        return ledgers.parsed(read_ranges(session, name, some, committed, headers=False, among=among))
-
-    return Slices(session, read, ranges, _FIRST_SLICE)
 
 
 def sum_up(tables: AuditTables, topic: str, left_out: int = 0) -> LedgerFacts:
@@ -100,7 +81,7 @@ def sum_up(tables: AuditTables, topic: str, left_out: int = 0) -> LedgerFacts:
     tables.create("dead_letters", topic=topic)
     unreadable, lost = tables.row("ledger_counts")
     (invalid,) = tables.row("invalid_rows")
-    gaps = tuple(LedgerGap(*row) for row in tables.rows("gaps", store=ledgers.STORE))
+    gaps = tuple(LedgerGap(*row) for row in tables.rows("gaps", store=STORE))
     return LedgerFacts(lost + left_out, unreadable + invalid, gaps)
 
 
@@ -120,7 +101,7 @@ def _check_not_data_topics(tables: AuditTables, sources: Sequence[LedgerSource])
 
 def fresh(sources: Sequence[LedgerSource], known: Callable[[str], Mapping[int, int]]) -> str:
     """Return SQL for rows written since the last audit; `known` returns the watermarks of a source by its name."""
-    new = [f"(source = '{ledgers.STORE}' and position >= {known(ledgers.STORE).get(0, 0)})"]
+    new = [f"(source = '{STORE}' and position >= {known(STORE).get(0, 0)})"]
     for source in sources:
         marked = known(source.name)
         new += [
@@ -135,4 +116,4 @@ def read_until(sources: Sequence[LedgerSource], started: float) -> dict[str, dic
     found = {
         source.name: {number: bound.stable for number, bound in source.bounds.items()} for source in sources
     }
-    return {ledgers.STORE: {0: round((started - _SETTLING) * 1000)}, **found}
+    return {STORE: {0: round((started - _SETTLING) * 1000)}, **found}

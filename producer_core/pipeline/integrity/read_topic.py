@@ -90,6 +90,7 @@ def fetch_settings(ranges: int) -> dict[str, str]:
         "kafka.max.poll.records": str(max(_MIN_RECORDS, min(_MAX_RECORDS, _RECORDS // ranges))),
         "kafka.max.partition.fetch.bytes": str(max(_MIN_BYTES, min(_MAX_BYTES, _BYTES // ranges))),
         "kafka.fetch.max.bytes": str(64 << 20),
+        "kafka.receive.buffer.bytes": "-1",  # the system's choice: with Kafka's 64 KB, a tenth more CPU time (measured)
     }
 
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.telemetry import SCHEMA_VERSION
-from producer_core.pipeline.integrity.ledgers import STORE
 
 if TYPE_CHECKING:
     import pyarrow
 
     from producer_core.pipeline.integrity.audit_tables import AuditTables
     from producer_core.store import Store
+
+STORE = "store"
+"""The source of batches from a store."""
 
 _QUERY_LIMIT = 120
 """Seconds for one slice; the store's usual limit of 2 s is for pages."""

@@ -2,6 +2,19 @@
 -- Adds batches.
 INSERT INTO batches BY NAME FROM arriving
 
+-- name: add_telemetry
+-- Adds telemetry records as batches; `v` is NULL for a record that is not telemetry. Lists and numbers within an entry stay
+-- JSON text.
+INSERT INTO batches BY NAME
+WITH parsed AS (
+    SELECT source, "position", "at", CASE WHEN json_valid(value) THEN json_transform(value, '{
+        "v": "JSON", "producer_id": "VARCHAR", "sequence": "JSON", "first": "JSON", "cluster_id": "VARCHAR",
+        "ledger_lost": "JSON", "ledger": [["VARCHAR"]], "given_up": [["VARCHAR"]]}') END AS batch
+    FROM arriving)
+SELECT source, "position", "at", try_cast(whole(batch.v) AS INTEGER) AS v, batch.producer_id, whole(batch.sequence) AS sequence,
+    whole(batch.first) AS first, batch.cluster_id, whole(batch.ledger_lost) AS ledger_lost, batch.ledger, batch.given_up
+FROM parsed
+
 -- name: add_stored_numbers
 -- Adds batch numbers of the store.
 INSERT INTO stored_numbers BY NAME FROM arriving

@@ -1,4 +1,4 @@
-"""The audit on Spark frames without Kafka: Spark decodes ids, sums windows and parses ledgers like this process."""
+"""The audit on Spark frames without Kafka: Spark decodes ids and sums windows like this process."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import pyarrow as pa
 import pytest
 
 from producer_core.messages import id_bytes, record_id
-from producer_core.pipeline.integrity import groups, ledgers
+from producer_core.pipeline.integrity import groups
 from producer_core.pipeline.integrity.audit_tables import audit_tables
 from producer_core.pipeline.integrity.findings import written
-from producer_core.pipeline.integrity.ledger_sources import sum_up
 from producer_core.pipeline.integrity.read_topic import raw_ids, with_ids
 from tests.fixtures.audit_reports import report
-from tests.fixtures.comparing import TOPIC, OnSpark, batch, planned, telemetry
+from tests.fixtures.comparing import OnSpark, planned
 from tests.fixtures.planting import plant
 from tests.unit.pipeline.integrity.test_compare import (  # noqa: F401  run again with Spark
     ONE,
     TWO,
     compared,
-    contradicting,
-    ledger_of,
     test_a_compacted_topic_is_checked_for_copies_and_order_only,
     test_a_range_with_many_faults_is_compared_with_the_records_before_it,
     test_a_read_uncommitted_audit_sees_aborted_copies_and_open_transactions,
-    test_combined_batches_are_not_a_gap,
     test_every_finding_belongs_to_a_planted_case,
     test_exactly_the_faults_of_each_case_are_found,
     test_exactly_the_planted_faults_are_found_by_their_ids,
@@ -51,31 +47,6 @@ def interpreted(spark):
 @pytest.fixture(scope="module")
 def backend(spark):
     return OnSpark(spark)
-
-
-def test_unreadable_records_and_rows_of_a_ledger_are_counted(spark):
-    good = ledger_of(ONE, 3)[0]
-    contradictions = contradicting(good)
-    values = [
-        batch("p", 0, [good, *contradictions, ["x"], [None] * 11]),
-        b"not JSON",
-        b'{"v": 2}',
-        b'{"v": 1, "producer_id": "p", "sequence": "three"}',
-        b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
-        b'{"v": 1, "producer_id": "p", "sequence": -1}',
-        b'{"v": 1, "producer_id": "p", "sequence": 2, "first": 3}',
-        b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": -5}',
-        *[b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": 9000000000000000000}'] * 2,
-    ]
-    far = batch("far", 0, [good._replace(offs=(9 * 10**18,) * 3)])
-    with audit_tables() as tables:
-        tables.add("add_batches", [ledgers.parsed(telemetry(spark, [*values, far])).toArrow()])
-        facts = sum_up(tables, TOPIC)
-        assert tables.select("SELECT count(*) FROM readable_batches WHERE NOT readable") == [(8,)]
-        offsets = tables.select("SELECT off FROM entries('ledger_rows') ORDER BY off")
-        assert [off for (off,) in offsets] == [-1, -1, 0, 1, 2, 9 * 10**18]  # a sum beyond 64 bits is unknown
-        assert tables.count("ledger_rows") == 2
-    assert (facts.strange, facts.left_out) == (8 + 2 + len(contradictions), 0)
 
 
 def test_spark_and_the_python_reader_read_the_same_ids(spark):

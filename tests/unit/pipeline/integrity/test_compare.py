@@ -29,6 +29,7 @@ from tests.fixtures.comparing import (
     differences,
     log,
     planned,
+    telemetry,
 )
 from tests.fixtures.planting import plant, truth
 
@@ -109,7 +110,7 @@ def compared_with(tables, topic, read_ledgers, bounds):
     )
 
 
-def test_the_ledgers_are_read_before_the_topic_and_the_read_is_closed():
+def test_the_ledgers_are_read_while_spark_reads_the_topic_and_the_read_is_closed():
     topic = Unread()
     with audit_tables() as tables:
 
@@ -118,10 +119,10 @@ def test_the_ledgers_are_read_before_the_topic_and_the_read_is_closed():
             sum_up(tables, TOPIC)
 
         compared_with(tables, topic, read_ledgers, {0: PartitionBounds(0, 9, 9)})
-    assert topic.events == ["ledgers", "started", "added", "closed"]
+    assert topic.events == ["started", "ledgers", "added", "closed"]
 
 
-def test_after_an_error_in_a_ledger_the_topic_is_not_read():
+def test_after_an_error_in_a_ledger_the_read_of_the_topic_is_closed():
     topic = Unread()
 
     def read_ledgers():
@@ -129,7 +130,7 @@ def test_after_an_error_in_a_ledger_the_topic_is_not_read():
 
     with audit_tables() as tables, pytest.raises(LookupError):
         compared_with(tables, topic, read_ledgers, {0: PartitionBounds(0, 9, 9)})
-    assert topic.events == []
+    assert topic.events == ["started", "closed"]
 
 
 def test_messages_of_other_partitions_in_a_suspect_window_are_not_decided_one_by_one(backend):
@@ -138,7 +139,7 @@ def test_messages_of_other_partitions_in_a_suspect_window_are_not_decided_one_by
     records = log([(partition, offset, ONE, seq) for partition, seq, offset in places if seq != 600])
     bounds = {number: PartitionBounds(0, 1_000, 1_000) for number in range(3)}
     with audit_tables() as tables:
-        tables.add("add_batches", [backend.batches([batch("p", 0, acked(ONE, *places))])])
+        tables.add("add_telemetry", [telemetry([batch("p", 0, acked(ONE, *places))])])
         sum_up(tables, TOPIC)
         compared_with(tables, backend.topic(records), lambda: None, bounds)
         assert tables.select("SELECT kind, seq FROM findings") == [("lost", 600)]
@@ -413,8 +414,8 @@ def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
     )
     with audit_tables() as tables:
         tables.add(
-            "add_batches",
-            [backend.batches([batch("p", 0, [good, late, *contradictions, ["x"], [None] * 11])])],
+            "add_telemetry",
+            [telemetry([batch("p", 0, [good, late, *contradictions, ["x"], [None] * 11])])],
         )
         facts = sum_up(tables, TOPIC)
         found = tables.select("SELECT session, lowest, highest, falls FROM ledger_rows ORDER BY ALL")
@@ -422,6 +423,37 @@ def test_rows_that_contradict_themselves_are_counted_and_left_out(backend):
     assert facts.strange == 2 + len(contradictions)
     assert found == [(ONE, 0, 2, False), (TWO, 3, 5, True)]
     assert each == [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2), (5, 0)]
+
+
+def test_unreadable_records_and_rows_of_a_ledger_are_counted():
+    good = ledger_of(ONE, 3)[0]
+    contradictions = contradicting(good)
+    values = [
+        batch("p", 0, [good, *contradictions, ["x"], [None] * 11]),
+        b"not JSON",
+        None,
+        b"[1]",
+        b'{"v": 1, "producer_id": "\xff", "sequence": 1',
+        b'{"v": "1", "producer_id": "p", "sequence": 1}',
+        b'{"v": 1.0, "producer_id": "p", "sequence": 1}',
+        b'{"v": 1, "producer_id": "p", "sequence": 1.5}',
+        b'{"v": 2}',
+        b'{"v": 1, "producer_id": "p", "sequence": "three"}',
+        b'{"v": 1, "producer_id": "p", "sequence": 1, "ledger": "none"}',
+        b'{"v": 1, "producer_id": "p", "sequence": -1}',
+        b'{"v": 1, "producer_id": "p", "sequence": 2, "first": 3}',
+        b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": -5}',
+        *[b'{"v": 1, "producer_id": "p", "sequence": 2, "ledger_lost": 9000000000000000000}'] * 2,
+    ]
+    far = batch("far", 0, [good._replace(offs=(9 * 10**18,) * 3)])
+    with audit_tables() as tables:
+        tables.add("add_telemetry", [telemetry([*values, far])])
+        facts = sum_up(tables, TOPIC)
+        assert tables.select("SELECT count(*) FROM readable_batches WHERE NOT readable") == [(14,)]
+        offsets = tables.select("SELECT off FROM entries('ledger_rows') ORDER BY off")
+        assert [off for (off,) in offsets] == [-1, -1, 0, 1, 2, 9 * 10**18]  # a sum beyond 64 bits is unknown
+        assert tables.count("ledger_rows") == 2
+    assert (facts.strange, facts.left_out) == (14 + 2 + len(contradictions), 0)
 
 
 def test_combined_batches_are_not_a_gap(backend):
@@ -433,7 +465,7 @@ def test_combined_batches_are_not_a_gap(backend):
         batch("p", 9, []),
     ]
     with audit_tables() as tables:
-        tables.add("add_batches", [backend.batches(values)])
+        tables.add("add_telemetry", [telemetry(values)])
         assert sum_up(tables, TOPIC).gaps == (("p", 8, 8),)
 
 
@@ -446,7 +478,7 @@ def test_an_acknowledgement_in_several_records_counts_once(backend):
         batch("q", 2, [], first=1, ledger_lost=9),
     ]
     with audit_tables() as tables:
-        tables.add("add_batches", [backend.batches(values)])
+        tables.add("add_telemetry", [telemetry(values)])
         facts = sum_up(tables, TOPIC)
         assert batches_of(tables) == [("p", 4, None), ("p", 7, 5), ("q", 1, None), ("q", 2, 1)]
     assert (facts.strange, facts.left_out, facts.gaps) == (0, 9, ())
@@ -466,7 +498,7 @@ def test_a_ledger_in_a_store_reports_its_gaps_and_dropped_acknowledgements(tmp_p
     store.append(Batch("another", 11))
 
     with audit_tables() as tables:
-        ledger = read_ledgers(None, tables, [], store, {}, topic="orders", cluster="")
+        ledger = read_ledgers(None, tables, [], store, topic="orders", cluster="")
         assert tables.select("SELECT sum(n)::INTEGER FROM ledger_rows") == [(6,)]
 
     assert ledger.gaps == (("p", 1, 2),)

@@ -17,8 +17,6 @@ def audit_of(count):
     ledger = acked(SESSION, *((0, number, number) for number in range(count)))
     values, bounds = [batch("p", 0, ledger)], {0: PartitionBounds(0, count, count)}
     backend = InMemory()
-    batches = backend.batches(values)
-    backend.batches = lambda values: batches
     reports = []
     counts = counts_of(lambda: reports.append(audited(backend, records, values, bounds)))
     assert (reports[0].records, reports[0].acknowledged) == (count, count)

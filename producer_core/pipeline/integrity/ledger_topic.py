@@ -1,0 +1,96 @@
+"""Read the telemetry records of a ledger topic with the Python client, a few megabytes at a time.
+
+A ledger has a few bytes per acknowledged message, so one client is faster than the plan and the tasks of a Spark job. It
+needs none of Spark's cores, which read the audited topic in the meantime.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from producer_core.errors import BrokerError
+from producer_core.kafka.clients import reader
+
+if TYPE_CHECKING:
+    import pyarrow
+    from confluent_kafka import Consumer, Message
+
+    from producer_core.pipeline.integrity.ledger_sources import LedgerSource
+
+_SLICE_BYTES = 16 << 20
+_MESSAGES = 32
+"""Records of one request to the client; a record of telemetry has 1 MB at most."""
+_TIMEOUT = 60.0
+"""Seconds without a record or an end of a partition after which the read fails."""
+_WAIT = 0.5
+_CLIENT = {"queued.max.messages.kbytes": 32_768, "fetch.message.max.bytes": 4 << 20}
+
+
+def telemetry(settings: Mapping[str, object], source: LedgerSource) -> Iterator[pyarrow.Table]:
+    """Yield (source, position, at, value) of all records between the bounds of a ledger topic.
+
+    `at` is the record's timestamp in seconds. Raise BrokerError when a partition does not respond, and KafkaException
+    for an error that is not transient.
+    """
+    ends = {number: bound.stable for number, bound in source.bounds.items() if bound.low < bound.stable}
+    if not ends:
+        return
+    name = source.facts.name
+    with reader(settings, _CLIENT, name="audit-ledger") as consumer:
+        consumer.assign([TopicPartition(name, number, source.bounds[number].low) for number in ends])
+        found: list[Message] = []
+        size = 0
+        for message in _messages(consumer, name, ends):
+            found.append(message)
+            size += len(message)
+            if size >= _SLICE_BYTES:
+                yield _table(found)
+                found, size = [], 0
+        if found:
+            yield _table(found)
+
+
+def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
+    """Yield the records below the ends; remove a partition from `ends` when its end is reached."""
+    answered = time.monotonic()
+    while ends:
+        for message in consumer.consume(_MESSAGES, timeout=_WAIT):
+            number, error = message.partition(), message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                if not error.retriable():
+                    raise KafkaException(error)
+                continue
+            answered = time.monotonic()
+            if number not in ends:
+                continue
+            if error is None and message.offset() < ends[number]:
+                yield message
+            if error is not None or message.offset() >= ends[number] - 1:
+                del ends[number]
+                consumer.pause([TopicPartition(topic, number)])
+        if ends and time.monotonic() > answered + _TIMEOUT:
+            raise BrokerError(
+                f"Partition {min(ends)} of ledger topic {topic} did not respond in {_TIMEOUT:.0f} seconds.",
+                fix="Check that it has a leader, and audit again.",
+            )
+
+
+def _table(messages: list[Message]) -> pyarrow.Table:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "source": pa.array([f"{one.topic()}-{one.partition()}" for one in messages], pa.string()),
+            "position": pa.array([one.offset() for one in messages], pa.int64()),
+            "at": pa.array([one.timestamp()[1] / 1000 for one in messages], pa.float64()),
+            "value": pa.array([_text(one.value()) for one in messages], pa.string()),
+        }
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
