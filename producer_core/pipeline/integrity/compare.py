@@ -108,7 +108,10 @@ class _Comparison:
         with self.reading(self.size, False):
             with closing(start(ranges)) as records:
                 self._add_ledgers()  # while Spark reads the topic
-                self.tables.add("add_groups" if self.by_sums else "add_records", records)
+                if self.by_sums:
+                    self.tables.add("add_groups", records)
+                else:
+                    self.tables.add_records("add_records", records)
         self.tables.create("log_groups", "merged_groups" if self.by_sums else None)
         self.tables.create("compared", compacted=bool(self.request.compacted))
         return Counts(*self.tables.row("counts"))
@@ -145,12 +148,14 @@ class _Comparison:
         self.tables.create("surplus")
         wanted = self.tables.arrow("surplus_places")
         if self.look_up is not None and wanted.num_rows <= MAX_LOOKUPS:
-            self.tables.add("add_single_records", [looked_up(wanted, self.look_up)])
+            self.tables.add_records("add_single_records", [looked_up(wanted, self.look_up)])
             return int(wanted.num_rows)
         ranges = suspects.ranges_to_read(wanted, self.request.spans)
         if covered(ranges) > self.size * _MAX_POINT_SHARE:
             return 0
-        self.tables.add("add_single_records", self.topic.ids_of(ranges, self.tables.arrow("surplus_groups")))
+        self.tables.add_records(
+            "add_single_records", self.topic.ids_of(ranges, self.tables.arrow("surplus_groups"))
+        )
         return covered(ranges)
 
     def _second_pass(self, unequal: int) -> int:
@@ -159,7 +164,9 @@ class _Comparison:
         ranges = suspects.ranges_to_read(self.tables.arrow("intervals", step=step), self.request.spans)
         if ranges:
             with self.reading(covered(ranges), True):
-                self.tables.add("add_records", self.topic.ids_of(ranges, self.tables.arrow("groups_to_read")))
+                self.tables.add_records(
+                    "add_records", self.topic.ids_of(ranges, self.tables.arrow("groups_to_read"))
+                )
         return covered(ranges)
 
     def _decide(self, after: Mapping[int, OffsetSpan]) -> int:

@@ -74,10 +74,11 @@ CREATE MACRO pieces(rows) AS TABLE
     FROM split GROUP BY partition, session, window_no, zone, written_at, doubt
 
 -- name: decoded
--- Returns records with the session and the sequence of their ids; an id with a sequence beyond 63 bits is not an id.
+-- Returns records with the session and the sequence of their ids, which arrive as their first 16 and last 8 bytes; an id
+-- with a sequence beyond 63 bits is not an id.
 CREATE MACRO decoded(rows) AS TABLE
     WITH ids AS (
-        SELECT partition, "offset" AS off, id[1:16]::UUID AS session, id[17:24]::BIT::BIGINT AS seq FROM query_table(rows))
+        SELECT partition, "offset" AS off, first_bytes::UUID AS session, last_bytes::BIT::BIGINT AS seq FROM query_table(rows))
     SELECT partition, off, CASE WHEN seq >= 0 THEN session END AS session, CASE WHEN seq >= 0 THEN seq END AS seq FROM ids
 
 -- name: log

@@ -20,8 +20,8 @@ FROM parsed
 INSERT INTO stored_numbers BY NAME FROM arriving
 
 -- name: readable
--- Selects batches of this schema version with a producer and a number.
-SELECT *, coalesce(v = $version AND producer_id IS NOT NULL AND sequence BETWEEN 0 AND $highest
+-- Marks batches of this schema version with a producer and a number; their entries stay in `batches`.
+SELECT * EXCLUDE (ledger, given_up), rowid AS batch_id, coalesce(v = $version AND producer_id IS NOT NULL AND sequence BETWEEN 0 AND $highest
     AND coalesce(first, sequence) BETWEEN 0 AND sequence AND coalesce(ledger_lost, 0) BETWEEN 0 AND $highest, false) AS readable
 FROM batches
 
@@ -70,7 +70,8 @@ SELECT producer_id, before + 1, first - 1 FROM followed WHERE first > before + 1
 -- lower than the one before, `valid` a row whose number of sequences, window and sums do not contradict each other. The
 -- columns of an entry are those of LedgerRow.
 WITH entry AS (
-    SELECT source, "position", "at" AS written_at, cluster_id, unnest(ledger) AS e FROM known),
+    SELECT known.source, known."position", known."at" AS written_at, known.cluster_id, unnest(ledger) AS e
+    FROM known JOIN batches ON batch_id = batches.rowid),
 named AS (
     SELECT row_number() OVER () AS row_id, source, "position", written_at, cluster_id, try_cast(e[1] AS UUID) AS session,
         e[2] AS topic, try_cast(whole(e[3]) AS INTEGER) AS partition, whole(e[4]) AS window_no, whole(e[5]) AS n,
@@ -108,6 +109,6 @@ SELECT count(*) FROM all_rows WHERE NOT valid
 
 -- name: dead_letters
 -- Selects the topic's messages that their producer dropped, each once. The columns of an entry are those of GivenUpRow.
-WITH entry AS (SELECT unnest(given_up) AS e FROM known),
+WITH entry AS (SELECT unnest(given_up) AS e FROM known JOIN batches ON batch_id = batches.rowid),
 named AS (SELECT try_cast(e[1] AS UUID) AS session, whole(e[2]) AS seq FROM entry WHERE e[3] = $topic)
 SELECT DISTINCT session, seq, seq >> 12 AS window_no FROM named WHERE session IS NOT NULL AND seq IS NOT NULL

@@ -28,7 +28,7 @@ def test_records_beyond_the_memory_are_in_a_temporary_folder_until_the_end(tmp_p
     one = records_of([0] * number, range(number), [ONE.bytes + bytes(8)] * number)
 
     with audit_tables("20MB") as tables:
-        tables.add("add_records", [one] * 10)
+        tables.add_records("add_records", [one] * 10)
         spilled = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
         assert tables.count("log") == 10 * number
 
@@ -46,7 +46,7 @@ def test_the_folder_is_removed_after_a_failure(tmp_path, monkeypatch):
 def test_an_id_is_read_as_the_producer_wrote_it_and_an_impossible_sequence_is_none():
     ids = [ONE.bytes + (2**40).to_bytes(8), None, b"\xff" * 24]
     with audit_tables() as tables:
-        tables.add("add_records", [records_of([3, 4, 5], [7, 8, 9], ids)])
+        tables.add_records("add_records", [records_of([3, 4, 5], [7, 8, 9], ids)])
         assert tables.select("FROM log ORDER BY partition") == [
             (3, 7, ONE, 2**40), (4, 8, None, None), (5, 9, None, None)
         ]  # fmt: skip
