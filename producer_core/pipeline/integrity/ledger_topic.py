@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from producer_core.errors import BrokerError
+from producer_core.kafka.classify import failure_of
 from producer_core.kafka.clients import reader
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[
         for message in consumer.consume(_MESSAGES, timeout=_WAIT):
             number, error = message.partition(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                if not error.retriable():
+                if failure_of(error).kind not in ("temporary", "timed_out"):
                     raise KafkaException(error)
                 continue
             answered = time.monotonic()
