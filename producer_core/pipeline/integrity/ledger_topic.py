@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from producer_core.errors import BrokerError
 from producer_core.kafka.classify import failure_of
-from producer_core.kafka.clients import reader
+from producer_core.kafka.clients import NO_SUCH, reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -62,7 +62,7 @@ def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[
         for message in consumer.consume(_MESSAGES, timeout=_WAIT):
             number, error = message.partition(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                if failure_of(error).kind not in ("temporary", "timed_out"):
+                if error.code() in NO_SUCH or failure_of(error).kind not in ("temporary", "timed_out"):
                     raise KafkaException(error)
                 continue
             answered = time.monotonic()
