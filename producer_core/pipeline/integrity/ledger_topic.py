@@ -41,7 +41,7 @@ def telemetry(settings: Mapping[str, object], source: LedgerSource) -> Iterator[
     if not ends:
         return
     name = source.facts.name
-    with reader(settings, _CLIENT, name="audit-ledger") as consumer:
+    with reader(settings, _CLIENT, name="audit-ledger", on_error=_raise_lasting) as consumer:
         consumer.assign([TopicPartition(name, number, source.bounds[number].low) for number in ends])
         found: list[Message] = []
         size = 0
@@ -62,8 +62,7 @@ def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[
         for message in consumer.consume(_MESSAGES, timeout=_WAIT):
             number, error = message.partition(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                if error.code() in NO_SUCH or failure_of(error).kind not in ("temporary", "timed_out"):
-                    raise KafkaException(error)
+                _raise_lasting(error)
                 continue
             answered = time.monotonic()
             if number not in ends:
@@ -78,6 +77,12 @@ def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[
                 f"Partition {min(ends)} of ledger topic {topic} did not respond in {_TIMEOUT:.0f} seconds.",
                 fix="Check that it has a leader, and audit again.",
             )
+
+
+def _raise_lasting(error: KafkaError) -> None:
+    """Raise an error that another attempt does not solve; the client repeats requests after any other."""
+    if error.code() in NO_SUCH or failure_of(error).kind not in ("temporary", "timed_out"):
+        raise KafkaException(error)
 
 
 def _table(messages: list[Message]) -> pyarrow.Table:
