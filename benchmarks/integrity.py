@@ -5,7 +5,9 @@
 The topics are on a real Kafka of one node and contain 200-byte records of eight sessions, interleaved at random over the
 partitions: one topic with sparse faults, a shorter one, one with four times the partitions, and one with dense faults.
 For each row a new JVM alternates reads and audits. The first round is a warm-up; a ratio is the median of the ratios
-within the other rounds. The findings of every audit must equal the planted faults by id. Another table shows the cost of
+within the other rounds. "ids to the driver" is the floor of an audit: Spark's newer reader returns partition, offset and
+id of each record to the driver, with no ledger and no comparison. The CPU seconds are those of the driver and its JVM,
+per million records, and depend less on other work of the machine. The findings of every audit must equal the planted faults by id. Another table shows the cost of
 one id header of 24 bytes for producers and consumers, compared with two headers and none. A measurement that would exceed
 `--within` seconds is skipped with a message.
 """
@@ -20,6 +22,8 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -36,6 +40,7 @@ SPARSE, DENSE = 10, 1_000
 KINDS = ("lost", "duplicated", "reordered", "given_up_found", "unledgered")
 READERS = {"default": "kafka", "newer": ""}
 """Spark's setting `useV1SourceList` for each of its two Kafka readers."""
+TIMED = (*READERS, "ids", "audits")
 
 
 class Case(NamedTuple):
@@ -102,9 +107,10 @@ def main() -> None:
 def heading() -> None:
     print(
         "\n| records | partitions | faults of each kind | master | plain read | newer reader | audit "
-        "| x plain read | x newer reader | read again | first audit |"
+        "| x plain read | x newer reader | read again | first audit | ids to the driver | ids x newer reader "
+        "| CPU s per million: newer reader, ids, audit |"
     )
-    print("|" + " --- |" * 11, flush=True)
+    print("|" + " --- |" * 14, flush=True)
 
 
 def audits(
@@ -233,39 +239,62 @@ def work(task: dict[str, Any]) -> None:
     from producer_core.kafka.clients import admin
     from producer_core.pipeline import audit
     from producer_core.pipeline.integrity import topic_bounds
-    from producer_core.pipeline.integrity.read_topic import fetch_settings
+    from producer_core.pipeline.integrity.read_topic import fetch_settings, raw_ids, read_ranges
     from producer_core.pipeline.session import open_session
 
     session = open_session(name="benchmark", master=task["master"], driver_memory=task["memory"])
     config = client_config(task["servers"])
     client = admin(config.settings)
     ends = topic_bounds.bounds(client, topic_bounds.facts(client, task["orders"]))
-    result: dict[str, Any] = {"audits": [], "reports": [], **{reader: [] for reader in READERS}}
+    result: dict[str, Any] = {
+        "reports": [],
+        **{name: [] for name in TIMED},
+        "cpu": {name: [] for name in TIMED},
+    }
+    ranges = {number: (edge.low, edge.stable) for number, edge in ends.items()}
+    options = {"kafka.bootstrap.servers": task["servers"], "kafka.isolation.level": "read_committed"}
+    jvm = session.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+
+    def timed(name: str, run: Callable[[], Any]) -> Any:
+        started, cpu = time.monotonic(), cpu_seconds(jvm)
+        found = run()
+        result[name].append(time.monotonic() - started)
+        result["cpu"][name].append(cpu_seconds(jvm) - cpu)
+        return found
+
     result["records"] = sum(edge.stable - edge.low for edge in ends.values())
     for _ in range(task["rounds"] + 1):
         for reader, older in READERS.items():
-            result[reader].append(plain(session, task, older, fetch_settings(len(ends))))
+            timed(reader, partial(plain, session, task, older, fetch_settings(len(ends))))
         if task["telemetry"] is None:
             continue
-        started = time.monotonic()
-        report = audit(session, task["orders"], bootstrap_servers=config, ledger_topics=[task["telemetry"]])
-        result["audits"].append(time.monotonic() - started)
+        timed("ids", lambda: raw_ids(read_ranges(session, task["orders"], ranges, options)).toArrow())
+        report = timed(
+            "audits",
+            lambda: audit(
+                session, task["orders"], bootstrap_servers=config, ledger_topics=[task["telemetry"]]
+            ),
+        )
         result["again"] = report.read_again
         result["reports"].append({kind: report.ids(kind) for kind in KINDS} | {"pending": report.pending})
     session.stop()
     print(json.dumps(result))
 
 
-def plain(session: Any, task: dict[str, Any], older: str, large: dict[str, str]) -> float:
-    """Return the seconds that Spark needs to read the topic with its headers, with the fetch settings of an audit."""
+def cpu_seconds(jvm: int) -> float:
+    """Return the CPU seconds of this process and of the JVM."""
+    fields = Path(f"/proc/{jvm}/stat").read_text().rpartition(")")[2].split()
+    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def plain(session: Any, task: dict[str, Any], older: str, large: dict[str, str]) -> None:
+    """Read the topic with its headers in Spark, with the fetch settings of an audit."""
     session.conf.set("spark.sql.sources.useV1SourceList", older)
     reader = session.read.format("kafka").option("kafka.bootstrap.servers", task["servers"])
     reader = reader.option("subscribe", task["orders"]).option("includeHeaders", "true").options(**large)
-    started = time.monotonic()
     reader.option("kafka.isolation.level", "read_committed").load().write.format("noop").mode(
         "overwrite"
     ).save()
-    return time.monotonic() - started
 
 
 def check(reports: list[dict[str, Any]], truth: dict[str, Any]) -> None:
@@ -284,10 +313,15 @@ def row(case: Case, master: str, result: dict[str, Any]) -> str:
         f"{median(read / audit for read, audit in zip(result[name][1:], audits, strict=True)):.2f}"
         for name in READERS
     ]
+    ids = median(read / other for read, other in zip(result["newer"][1:], result["ids"][1:], strict=True))
+    cpu = ", ".join(
+        f"{median(result['cpu'][name][1:]) / records * 1e6:.1f}" for name in ("newer", "ids", "audits")
+    )
     return (
         f"| {records:,} | {case.partitions} | {min(case.faults, case.count // 100):,} | `{master}` | {' | '.join(rates)} "
         f"| {' | '.join(ratios)} | {result['again'] / records:.0%} "
-        f"| {records / result['audits'][0] / 1e3:,.0f}k/s |"
+        f"| {records / result['audits'][0] / 1e3:,.0f}k/s | {records / median(result['ids'][1:]) / 1e3:,.0f}k/s "
+        f"| {ids:.2f} | {cpu} |"
     )
 
 
