@@ -64,7 +64,7 @@ def read_ledgers(
 ) -> LedgerFacts:
     """Read the ledgers of the sources and of the store about a topic in a cluster."""
     for source in sources:
-        tables.add("add_telemetry", telemetry(config.settings, source))
+        tables.add("add_telemetry", telemetry(config.settings, source.facts.name, source.bounds))
     left_out = add_store_ledger(tables, store, topic, cluster)
     facts = sum_up(tables, topic, left_out)
     _check_not_data_topics(tables, sources)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow
     from confluent_kafka import Consumer, Message
 
-    from producer_core.pipeline.integrity.ledger_sources import LedgerSource
+    from producer_core.pipeline.integrity.spans import PartitionBounds
 
 _SLICE_BYTES = 16 << 20
 _MESSAGES = 32
@@ -31,21 +31,22 @@ _WAIT = 0.5
 _CLIENT = {"queued.max.messages.kbytes": 32_768, "fetch.message.max.bytes": 4 << 20}
 
 
-def telemetry(settings: Mapping[str, object], source: LedgerSource) -> Iterator[pyarrow.Table]:
+def telemetry(
+    settings: Mapping[str, object], topic: str, bounds: Mapping[int, PartitionBounds]
+) -> Iterator[pyarrow.Table]:
     """Yield (source, position, at, value) of all records between the bounds of a ledger topic.
 
     `at` is the record's timestamp in seconds. Raise BrokerError when a partition does not respond, and KafkaException
     for an error that is not transient.
     """
-    ends = {number: bound.stable for number, bound in source.bounds.items() if bound.low < bound.stable}
+    ends = {number: bound.stable for number, bound in bounds.items() if bound.low < bound.stable}
     if not ends:
         return
-    name = source.facts.name
     with reader(settings, _CLIENT, name="audit-ledger", on_error=_raise_lasting) as consumer:
-        consumer.assign([TopicPartition(name, number, source.bounds[number].low) for number in ends])
+        consumer.assign([TopicPartition(topic, number, bounds[number].low) for number in ends])
         found: list[Message] = []
         size = 0
-        for message in _messages(consumer, name, ends):
+        for message in _messages(consumer, topic, ends):
             found.append(message)
             size += len(message)
             if size >= _SLICE_BYTES:
