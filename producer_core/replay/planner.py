@@ -263,23 +263,24 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
         ]
 
 
-# The number is the order, and cheaper to sort by.
+# The rows are sorted once and numbered in that order. A window with its own order would sort all columns in twice the time.
 _FREEZE = f"""
 INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before)
-SELECT ?, row_number() OVER (ORDER BY {OLDEST_FIRST}), message_id,
+SELECT ?, row_number() OVER (), message_id,
        CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
-FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
-             CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
-             CASE WHEN NOT replayable THEN '{NEVER_SENT}'
-                  WHEN quarantined AND NOT ? THEN
-                      '{QUARANTINED} in ' || replay_count || ' replays; replay it by itself'
-                  WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
-                      '{OTHER_CLUSTER} (' || cluster_id || ')'
-                  WHEN {MAY_BE_ELSEWHERE} THEN '{UNKNOWN_CLUSTER}'
-             END AS reason
-      FROM dead_letters WHERE ({{where}}) AND state = 'dead')
-WHERE ? OR reason IS NULL
-ORDER BY 2
+FROM (SELECT message_id, size, not_before, reason
+      FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
+                   CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
+                   CASE WHEN NOT replayable THEN '{NEVER_SENT}'
+                        WHEN quarantined AND NOT ? THEN
+                            '{QUARANTINED} in ' || replay_count || ' replays; replay it by itself'
+                        WHEN cluster_id NOT IN ('', coalesce(?, cluster_id)) THEN
+                            '{OTHER_CLUSTER} (' || cluster_id || ')'
+                        WHEN {MAY_BE_ELSEWHERE} THEN '{UNKNOWN_CLUSTER}'
+                   END AS reason
+            FROM dead_letters WHERE ({{where}}) AND state = 'dead')
+      WHERE ? OR reason IS NULL
+      ORDER BY {OLDEST_FIRST}{{limit}})
 """
 
 
@@ -296,7 +297,7 @@ def _freeze(
     The order is that of acceptance; within a session, ids of equal length sort by their sequence.
     """
     where, parameters = selection.where()
-    sql = _FREEZE.format(where=where) + ("" if limit is None else f"LIMIT {int(limit)}")
+    sql = _FREEZE.format(where=where, limit="" if limit is None else f" LIMIT {int(limit)}")
     with store.borrow(write=True) as connection:
         connection.execute(
             sql,
