@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import repeat, takewhile
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, overload
 
 from producer_core.delivery.dead_letter import ReplayRecord
@@ -50,9 +50,20 @@ class RecordBatch(Sequence[ReplayRecord]):
     def __getitem__(self, at: slice) -> RecordBatch: ...
     def __getitem__(self, at: int | slice) -> ReplayRecord | RecordBatch:
         if isinstance(at, slice):
-            first, end, _ = at.indices(len(self))
-            return RecordBatch(self.table.slice(first, max(0, end - first)), self._read_headers)
+            return self._slice(*at.indices(len(self))[:2])
         return next(iter(self[at : at + 1]))
+
+    def _slice(self, first: int, end: int) -> RecordBatch:
+        if first == 0 and end == len(self):
+            return self
+        part = RecordBatch(self.table.slice(first, max(0, end - first)), self._read_headers)
+        if self.__dict__.get("is_safe"):
+            part.note(is_safe=True)
+        return part
+
+    def note(self, **values: Any) -> None:
+        """Set properties (`size`, `is_safe`, `range`) that the caller knows, which saves reading the columns."""
+        self.__dict__.update(values)
 
     def __iter__(self) -> Iterator[ReplayRecord]:
         columns = [
@@ -75,10 +86,6 @@ class RecordBatch(Sequence[ReplayRecord]):
         """Whether every record may be sent without a search on its topic."""
         return set(self._column("verdict")) <= {*SAFE_VERDICTS}
 
-    def safe_part(self) -> RecordBatch:
-        """Return the records before the first one that may not be sent without a search."""
-        return self[: sum(1 for _ in takewhile(SAFE_VERDICTS.__contains__, self._column("verdict")))]
-
     @cached_property
     def topics(self) -> frozenset[str]:
         return frozenset(self._column("topic"))
@@ -86,30 +93,21 @@ class RecordBatch(Sequence[ReplayRecord]):
     @cached_property
     def range(self) -> tuple[int, int]:
         """The lowest and the highest `ord` of the records."""
-        return self.range_of("ord")
-
-    def range_of(self, name: str) -> tuple[int, int]:
-        """Return the lowest and the highest value of a column."""
-        values = self._column(name)
+        values = self._column("ord")
         return min(values), max(values)
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the records are in the order of the operation."""
-        numbers = self._column("ord")
-        return numbers == sorted(numbers)
 
     def first(self, count: int, max_bytes: int) -> RecordBatch:
         """Return the first records, at most `count`, up to `max_bytes`; a single larger record is returned alone."""
-        if len(self) <= count and self.size <= max_bytes:
-            return self
+        part = self[:count]
+        if part.size <= max_bytes:
+            return part
         end = total = 0
-        for size in self.sizes[:count]:
+        for size in part.sizes:
             total += size
             if end and total > max_bytes:
                 break
             end += 1
-        return self[:end]
+        return part[:end]
 
     def produce_rows(self) -> Iterator[ProduceRow]:
         """Return the records to send: the same ids and headers, the original timestamps in a header."""

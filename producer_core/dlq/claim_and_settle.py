@@ -14,9 +14,10 @@ from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.record_batch import RecordBatch
 from producer_core.dlq import replay_waves
 from producer_core.dlq.claim_position import ClaimPosition
-from producer_core.dlq.claim_wave import CLAIMABLE, claim_wave
+from producer_core.dlq.claim_wave import claim_wave, single_records
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.lookup import LISTED, fetch_rows, prefers_full_scan
+from producer_core.dlq.wave_records import CLAIMABLE
 from producer_core.store import dead_letter_counts
 from producer_core.store.queries import query, run
 
@@ -71,15 +72,18 @@ def claim_next(
 
     The batch ends before it exceeds `max_bytes`; with `allow_oversized`, a larger record is claimed alone. It also ends
     before the first record whose earlier attempt may still arrive after the time `arrived_by`. Up to `wave`
-    records that are all safe to send are claimed as an open wave instead.
+    records that are all safe to send are claimed as an open wave instead; others are claimed one by one up to the next
+    wave.
     """
     replay_waves.begin_change(connection, replay=operation_id)
     limits = {
         "operation": operation_id, "count": count, "max_bytes": max_bytes, "arrived_by": arrived_by,
         "allow_oversized": allow_oversized,
     }  # fmt: skip
-    if wave and (batch := claim_wave(connection, position, limits | {"count": wave}, now=now)) is not None:
-        return batch, []
+    if wave:
+        if (batch := claim_wave(connection, position, limits | {"count": wave}, now=now)) is not None:
+            return batch, []
+        limits["count"] = single_records(connection, position, limits)
     _select_next(connection, position, limits)
     _locate_next(connection, position, "dead_letter", of="selected", into="located", where=CLAIMABLE)
     records = _read_claimed(connection, position)  # before the update, which may move rows

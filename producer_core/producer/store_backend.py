@@ -20,6 +20,7 @@ from producer_core._internal.deadline import Deadline
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
+from producer_core._internal.read_activity import unattended
 from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of, states
@@ -245,12 +246,23 @@ class StoreBackend:
     ) -> int:
         """Run a durable replay in this thread. After `timeout` seconds it continues in the store."""
         self._writer.wait_stored(_STORED_WITHIN)
+        with unattended():  # a replay reads no statistics, so the recorder need not write them every second for it
+            return self._replay(sender, DeadLetterFilter(topic=topic), limit, timeout, inconclusive, to_cluster)
+
+    def _replay(
+        self,
+        sender: ReplayProducer,
+        where: DeadLetterFilter,
+        limit: int | None,
+        timeout: float,
+        inconclusive: Inconclusive,
+        to_cluster: str | None,
+    ) -> int:
         self.dead_letters()
         if self.store is None:
             raise ReplayError("The store is unavailable, so dead letters cannot be replayed now.")
         own = self._find_cluster(_CLUSTER_WITHIN)
         self._set_cluster(own)
-        where = DeadLetterFilter(topic=topic)
         if to_cluster is None:
             self._log_other_clusters(where, own)
             where = replace(where, cluster_or_unknown=own)
@@ -263,7 +275,7 @@ class StoreBackend:
         runner = self._runner or self._new_runner(self.store, sender)
         done = runner.run_one(operation.operation_id, timeout)
         if done.acknowledged + done.landed < done.total or not done.ended:
-            _log_incomplete(done, topic)
+            _log_incomplete(done, where.topic or "")
         return done.acknowledged + done.landed
 
     def _log_other_clusters(self, where: DeadLetterFilter, own: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -17,9 +18,11 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters, replay_waves
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.settle_batch import settle_batch
+from producer_core.errors import StoreTooNew
 from producer_core.replay import operation as operations
 from producer_core.replay.broker_check import BrokerCheck
-from producer_core.replay.open_records import READ_LIMIT, OpenRecords
+from producer_core.replay.doubtful_records import still_doubtful
+from producer_core.replay.open_records import OpenRecords
 from producer_core.replay.operation import Operation
 from producer_core.replay.outcome import AcknowledgedBatch, Ending, OrphanedRecord, RecordOutcome
 from producer_core.replay.phrases import CHANGED, UNCLAIMED_REASONS
@@ -52,6 +55,13 @@ class BatchResult:
     dead_letters: Sequence[ReplayRecord] = ()
     rate: float | None = None
     seconds: float = 0.0
+
+
+class Beginning(NamedTuple):
+    """The records that the previous owner left claimed, and the rate limit."""
+
+    orphans: list[OrphanedRecord]
+    rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class ReplayClaims:
         self._clock = clock
         self._dead = DeadLetters(store, clock=clock)
         self._position = ClaimPosition()
-        self._topics: list[str] | None = None
+        self._records = OpenRecords(store, operation_id)
         self._by_wave = False  # whether an open wave of this runner may exist
 
     def take(self, seen: LeaseState | None = None) -> bool:
@@ -110,10 +120,11 @@ class ReplayClaims:
         return self._change("replay_renew", now=self._clock(), lease=self._lease) > 0
 
     def release(self) -> None:
-        """Release the operation for the next runner; an operation cancelled since then ends here."""
+        """Release the operation for the next runner; an operation cancelled since then ends here, if this version may end it."""
         with self._store.borrow(write=True):
             if self._change("replay_let_go"):
-                operations.end_cancelled(self._store, self.get(), self._clock())
+                with contextlib.suppress(StoreTooNew):
+                    operations.end_cancelled(self._store, self.get(), self._clock())
 
     def get(self) -> Operation:
         return operations.get(self._store, self.operation_id)
@@ -131,15 +142,11 @@ class ReplayClaims:
 
     def topics(self) -> list[str]:
         """Return the topics of the operation's open records; read once, until records are skipped."""
-        if self._topics is None:
-            with self._store.borrow(limit=READ_LIMIT):
-                rows = self._store.rows("replay_topics", operation=self.operation_id)
-            self._topics = [row["topic"] for row in rows]
-        return self._topics
+        return self._records.all_topics()
 
     def open_records(self) -> OpenRecords:
         """Return the open records for the preflight check."""
-        return OpenRecords(self._store, self.operation_id)
+        return self._records
 
     def save_check(self, found: BrokerCheck, flags: Mapping[str, str], message: str) -> None:
         """Store the result of the preflight check, for the operation and for single records.
@@ -171,11 +178,13 @@ class ReplayClaims:
             )
             self._count({"skipped": skipped})
         if skipped:
-            self._topics = None
+            self._records = OpenRecords(self._store, self.operation_id)
 
-    def begin(self, guarantee: str) -> None:
-        """Store the delivery guarantee, which is decided once."""
-        self._change("replay_begin", delivery=guarantee)
+    def begin(self, guarantee: str) -> Beginning:
+        """Store the delivery guarantee, which is decided once. Return what the previous owner left, and the rate limit."""
+        with self._store.borrow(write=True):
+            self._change("replay_begin", delivery=guarantee)
+            return Beginning(self.orphans(), self.get().rate)
 
     def say(self, text: str) -> None:
         """Store the status text that operators see while the replay runs."""
@@ -209,6 +218,9 @@ class ReplayClaims:
         `everything_may_go`, it claims only up to the first record of which an old request may still arrive. Up to `wave`
         records that are all safe to send are claimed as an open wave instead. If the lease is lost, it changes nothing: the
         new owner looks on the topic for the records sent.
+
+        Raise StoreTooNew instead of a claim if the store requires a feature that this version lacks. The outcomes are
+        settled then, because a version that lacks it has sent these records before.
         """
         if outcomes and self._by_wave:
             self._write_claims()
@@ -216,10 +228,13 @@ class ReplayClaims:
             self._by_wave,
             self._by_wave or wave > 0,
         )  # if the call fails, it may have committed
-        with self._position.forgotten_on_error(), self._store.borrow(write=True):
+        with self._position.forgotten_on_error(), self._store.borrow(write=True) as connection:
             began = time.monotonic()
             if not self.renew():
                 return BatchResult(over=True)
+            refusal = required_features.refusal(connection)
+            if refusal is not None:
+                stop = None  # a later version ends the operation
             self._settle_acknowledged(acknowledged)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
@@ -228,9 +243,12 @@ class ReplayClaims:
                 self._position.forget()
             if floors is not None:
                 self._change("replay_floors", floors=_as_json(floors))
-            wanted = _Wanted(want, wave if want else 0, room, inf if everything_may_go else self._clock())
+            claims = 0 if refusal else want
+            wanted = _Wanted(claims, wave if claims else 0, room, inf if everything_may_go else self._clock())
             result = self._end_or_continue(wanted, busy, stop)
         self._by_wave = by_wave or (wave > 0 and isinstance(result.dead_letters, RecordBatch))
+        if refusal is not None and want and not result.over:
+            raise refusal
         return replace(result, seconds=time.monotonic() - began)  # with the commit
 
     def _write_claims(self) -> None:
@@ -266,14 +284,17 @@ class ReplayClaims:
         return BatchResult(over=False, dead_letters=dead_letters)
 
     def _claim(self, wanted: _Wanted, *, alone: bool) -> Sequence[ReplayRecord]:
-        with self._store.borrow(write=True) as connection:
-            dead_letters, others = claim_next(
-                connection, self.operation_id, position=self._position, count=wanted.count,
-                max_bytes=wanted.bytes, arrived_by=wanted.arrived_by, allow_oversized=alone, now=self._clock(),
-                wave=wanted.wave,
-            )  # fmt: skip
-        self._skip(others)
-        return dead_letters
+        """Claim the next records. Those whose dead letters cannot be claimed any more are skipped, and a wave follows them."""
+        while True:
+            with self._store.borrow(write=True) as connection:
+                dead_letters, others = claim_next(
+                    connection, self.operation_id, position=self._position, count=wanted.count,
+                    max_bytes=wanted.bytes, arrived_by=wanted.arrived_by, allow_oversized=alone, now=self._clock(),
+                    wave=wanted.wave,
+                )  # fmt: skip
+            self._skip(others)
+            if dead_letters or not others or not wanted.wave:
+                return dead_letters
 
     def _skip(self, ids: Sequence[str]) -> None:
         """Skip records whose dead letters another operation or operator has handled, with the reason."""
@@ -316,10 +337,11 @@ class ReplayClaims:
         self._add_failures([one for one in own if one.death is not None])
 
     def _add_failures(self, outcomes: Sequence[RecordOutcome]) -> None:
-        """Add each new failure to the history of its dead letter."""
+        """Add each new failure to the history of its dead letter. A verdict that became doubtful since the claim, for example
+        by an export, stays doubtful."""
         deaths = {one.message_id: one.death for one in outcomes if one.death is not None}
         dead_letters = self._dead.bodies(list(deaths)) if deaths else []
-        self._dead.add([deaths[dead_letter.message_id].of(dead_letter) for dead_letter in dead_letters])
+        self._dead.add([still_doubtful(one, deaths[one.message_id]).of(one) for one in dead_letters])
 
     def _count(self, counts: Mapping[str, int]) -> None:
         names: tuple[Ending, ...] = ("acknowledged", "landed", "failed", "skipped")

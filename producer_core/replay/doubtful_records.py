@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.record_batch import RecordBatch
-from producer_core.events import SAFE_VERDICTS
+from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.kafka.record_lookup import Prober, ProbeResult
 from producer_core.replay.outcome import FailedReplay, OrphanedRecord, RecordOutcome
 
@@ -140,7 +140,7 @@ def search_orphans(
     ]
 
 
-def still_doubtful(before: ReplayRecord, death: FailedReplay) -> FailedReplay:
+def still_doubtful(before: ReplayRecord | DeadLetter, death: FailedReplay) -> FailedReplay:
     """Return the new failure with the earlier doubtful verdict, which this attempt cannot disprove."""
     if before.verdict in SAFE_VERDICTS or death.verdict not in SAFE_VERDICTS:
         return death

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
-from producer_core.errors import ProducerError, StoreError
-from producer_core.replay.claims import BYTES, ReplayClaims
+from producer_core.errors import ProducerError, StoreError, StoreTooNew
+from producer_core.replay.claims import BYTES, BatchResult, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
 from producer_core.replay.lease_renewer import LeaseRenewer
@@ -32,6 +32,8 @@ DRAIN = 10.0
 """Seconds to wait for the records in flight when the process stops."""
 _SETTLE_INTERVAL = 3.0
 """Seconds after which acknowledged records are settled even if the rest of their wave is not sent yet."""
+_MAX_SINGLE = 40_000
+"""Maximum number of records claimed one by one, of which each becomes a Python object."""
 _STATE_INTERVAL = 2.0
 """Seconds between two reads of the requested state while the replay waits for brokers."""
 
@@ -48,12 +50,12 @@ class BatchSizer:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._short, self._long = self.SHORT, self.LONG
+        self._short, self._long, self._very_short = self.SHORT, self.LONG, 0.0
         self.now = min(most, self.FIRST)
 
     def use_waves(self) -> None:
         """Begin with the least size of slow updates: the guard, and not the claim, limits the records in flight."""
-        self._short, self._long = self.SHORT_WAVE, self.LONG_WAVE
+        self._short, self._long, self._very_short = self.SHORT_WAVE, self.LONG_WAVE, self.SHORT_WAVE / 4
         self.now = min(self._most, self.LEAST)
 
     def stop_growing(self) -> None:
@@ -65,7 +67,7 @@ class BatchSizer:
         if seconds > self._long and self.now > self.LEAST:
             self.now = max(self.LEAST, self.now // 2)
         elif (seconds < self._short or self.now < self.LEAST) and in_flight >= self.now:
-            self.now = min(self._most, self.now * 2)
+            self.now = min(self._most, self.now * (4 if seconds < self._very_short else 2))
 
 
 class ReplayPace:
@@ -139,6 +141,7 @@ class ReplayExecution:
         self._outcomes: list[RecordOutcome] = []
         self._acknowledged: list[AcknowledgedBatch] = []
         self._pace: ReplayPace | None = None
+        self._rate: float | None = None  # that of the beginning
         self._update_due = self._settle_by = self._rest_until = 0.0
         self._state_read_at = self._status_written_at = 0.0
         self._pending_status: str | None = None
@@ -168,6 +171,9 @@ class ReplayExecution:
                 self._finish()
             except Interrupted:
                 self._abandon()
+            except StoreTooNew:
+                self._finish()
+                raise
             except ProducerError:  # the strategy cannot continue, for example because Spark stopped
                 self._abandon()
                 raise
@@ -278,18 +284,19 @@ class ReplayExecution:
 
     def _may_settle_later(self, now: float) -> bool:
         """Whether the outcomes can wait until the rest of their wave is sent: all of them are acknowledged."""
-        return bool(self._claimed) and not self._outcomes and now < self._settle_by
+        rest = self._claimed or (self._strategy.by_wave and self._strategy.in_flight)
+        return bool(rest) and not self._outcomes and now < self._settle_by
 
     def _begin(self) -> None:
         """Settle the records that the previous owner left claimed before sending any record."""
         if not self._begun:
             self._strategy.begin(self._claims.topics())
-            self._claims.begin(self._strategy.guarantee)
-            self._outcomes = self._strategy.after(self._claims.orphans())
+            beginning = self._claims.begin(self._strategy.guarantee)
+            self._outcomes, self._rate = self._strategy.after(beginning.orphans), beginning.rate
             self._begun = True  # do not repeat it: the floors are now above the records found
         if self._outcomes:
             self._update_store(0)
-        self._pace = ReplayPace(self._claims.get().rate, time.monotonic(), burst=self._settings.burst)
+        self._pace = ReplayPace(self._rate, time.monotonic(), burst=self._settings.burst)
 
     def _recover_lost_claims(self) -> None:
         """Handle records whose claim the store committed although the call failed.
@@ -319,21 +326,10 @@ class ReplayExecution:
         started = time.monotonic()
         wave = self._most(self._pace, started) if want and self._pace and self._strategy.by_wave else 0
         quiet_in = self._settings.quiet - (started - self._started)
-        update = self._claims.settle_and_claim(
-            self._outcomes,
-            acknowledged=self._acknowledged,
-            want=want,
-            busy=self._unsettled > 0,
-            room=BYTES - self._strategy.bytes,
-            stop=stop,
-            floors=self._strategy.floors,
-            everything_may_go=quiet_in <= 0,
-            wave=wave,
-        )
+        update = self._settle_and_claim(want, stop, wave, everything_may_go=quiet_in <= 0)
         idle = not (update.dead_letters or update.over or update.halt or self._unsettled)
         self._report_waiting(quiet_in, waiting=idle and want > 0 and quiet_in > 0)
         self._batch_sizer.took(update.seconds, self._unsettled + len(update.dead_letters))
-        self._outcomes, self._acknowledged = [], []
         self._over = update.over
         if not update.over:
             self._lease_renewer.renewed(started)
@@ -343,6 +339,32 @@ class ReplayExecution:
             self._give_back()
             self._update_due = 0.0
         return update.dead_letters
+
+    def _settle_and_claim(
+        self, want: int, stop: str | None, wave: int, *, everything_may_go: bool
+    ) -> BatchResult:
+        with self._outcomes_until_settled():
+            return self._claims.settle_and_claim(
+                self._outcomes,
+                acknowledged=self._acknowledged,
+                want=min(want, _MAX_SINGLE),
+                busy=self._unsettled > 0,
+                room=BYTES - self._strategy.bytes,
+                stop=stop,
+                floors=self._strategy.floors,
+                everything_may_go=everything_may_go,
+                wave=wave,
+            )
+
+    @contextlib.contextmanager
+    def _outcomes_until_settled(self) -> Iterator[None]:
+        """Keep the outcomes if the store is unavailable. A store that refuses further claims has settled them."""
+        try:
+            yield
+        except StoreTooNew:
+            self._outcomes, self._acknowledged = [], []
+            raise
+        self._outcomes, self._acknowledged = [], []
 
     def _report_waiting(self, seconds: float, *, waiting: bool) -> None:
         """Set the status when waiting begins and clear it when sending continues."""
@@ -422,6 +444,8 @@ class ReplayExecution:
         """Run a step and tolerate store errors; the step is retried until the store is available."""
         try:
             step()
+        except StoreTooNew:
+            raise
         except StoreError as error:
             if not self._store_away:
                 logger.warning(**with_fields("store unavailable during a replay", error=str(error)))

@@ -31,6 +31,7 @@ def run_preflight(
     """
     asked_first = operation.state == "checking"
     newer: Newer = operation.newer or "auto"  # type: ignore[assignment]  # the plan takes no other
+    flagged = operation.checked is not None
     if operation.checked_at is None:
         found, flags = check(
             settings,
@@ -44,7 +45,8 @@ def run_preflight(
         guarantee = promise()
         found = replace(found, delivery=guarantee.delivery, why=guarantee.why)
         claims.save_check(found, flags, _sentence(found))
-    if not asked_first:
+        flagged = flagged or bool(flags)
+    if flagged and not asked_first:
         _skip_as_planned(claims, newer)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from producer_core._internal.lease_watch import LEASE, LeaseWatch
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
-from producer_core._internal.read_activity import mark_background_thread
+from producer_core._internal.read_activity import mark_background_thread, unattended
 from producer_core.config import ClientConfig
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.errors import OtherCluster, ProducerError, ReplayError, StoreError, StoreLocked
@@ -50,8 +50,10 @@ MakeSparkStrategy = Callable[[ReplayExecution, ReplayClaims, Operation], ReplayS
 IN_FLIGHT = 500
 """Maximum number of records claimed at once."""
 MAX_TRANSACTION_RECORDS = 40_000
-"""Maximum number of records claimed at once and sent in one transaction. Half of a store update's time does not depend on
-its size. `BatchSizer` claims fewer if updates are slow or the records are large."""
+"""Maximum number of records sent in one transaction, and of records claimed one by one."""
+MAX_WAVE_RECORDS = 120_000
+"""Maximum number of records claimed as one wave. DuckDB's checkpoint writes the changed columns of 122,880 rows again,
+however few of them changed. `BatchSizer` claims fewer if updates are slow or the records are large."""
 SPARK_BATCH_RECORDS = 2000
 """Number of records that the Spark workers receive at once."""
 SPARK_STOP_TIMEOUT = 40.0
@@ -238,10 +240,11 @@ class ReplayRunner:
                 self._store.begin_replay()
             logger.info(**with_fields("replay started", operation=operation_id))
             execution = self._execution(claims, operations.get(self._store, operation_id))
-            if preflight:
-                execution.run_check(started=started)
-            else:
-                execution.run(until=until, started=started)
+            with unattended():
+                if preflight:
+                    execution.run_check(started=started)
+                else:
+                    execution.run(until=until, started=started)
             after = operations.get(self._store, operation_id)
             logger.info(**with_fields("replay released", operation=operation_id, state=after.state))
             return True
@@ -298,7 +301,7 @@ class ReplayRunner:
         """Return the maximum number of records claimed at once."""
         if self._client is None:
             return self._settings.in_flight
-        most = MAX_TRANSACTION_RECORDS if self._make_spark_strategy is None else SPARK_BATCH_RECORDS
+        most = MAX_WAVE_RECORDS if self._make_spark_strategy is None else SPARK_BATCH_RECORDS
         return max(self._settings.in_flight, most)
 
     def _strategy(

@@ -15,10 +15,18 @@ SUPPORTED = frozenset({"replay_waves"})
 def check(connection: duckdb.DuckDBPyConnection) -> None:
     """Raise StoreTooNew if the store requires a feature that this version lacks. Statistics and new dead letters do not
     need this check: every version with the store's schema may add them."""
+    if error := refusal(connection):
+        raise error
+
+
+def refusal(connection: duckdb.DuckDBPyConnection) -> StoreTooNew | None:
+    """Return why this version must not change or replay the dead letters of the store; None if it may."""
     required = connection.execute("SELECT feature FROM required_features ORDER BY feature").fetchall()
-    if missing := [feature for (feature,) in required if feature not in SUPPORTED]:
-        raise StoreTooNew(
-            f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and "
-            "dead letters, but neither change nor replay them; nothing was changed.",
-            fix="Upgrade producer-core on this machine.",
-        )
+    missing = [feature for (feature,) in required if feature not in SUPPORTED]
+    if not missing:
+        return None
+    return StoreTooNew(
+        f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and "
+        "dead letters, but neither change nor replay them; nothing was changed.",
+        fix="Upgrade producer-core on this machine.",
+    )

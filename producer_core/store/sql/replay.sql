@@ -93,9 +93,15 @@ WHERE records.operation_id = $operation AND records.state = 'pending' AND record
 ORDER BY records.ord LIMIT $count;
 
 -- name: replay_topics
--- The topics of an operation's open records.
-SELECT DISTINCT dead_letters.topic FROM operation_records AS records JOIN dead_letters USING (message_id)
-WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed') ORDER BY dead_letters.topic;
+-- The topics of an operation's open records, that of the first pending record first, with the totals of the pending ones:
+-- their number, their bytes, the size of the largest, and the highest requested partition.
+SELECT topic, count(*) FILTER (pending) AS records, coalesce(sum(size) FILTER (pending), 0)::BIGINT AS bytes,
+       max(size) FILTER (pending) AS largest, max(partition) FILTER (pending) AS highest_partition
+FROM (SELECT dead_letters.topic, records.ord, records.state = 'pending' AS pending, dead_letters.partition,
+             coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size
+      FROM operation_records AS records JOIN dead_letters USING (message_id)
+      WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed'))
+GROUP BY topic ORDER BY min(ord) FILTER (pending), topic;
 
 -- name: replay_begin
 -- Set the delivery guarantee of an operation. Its first runner decides.
@@ -155,11 +161,25 @@ SET state = CASE settled.outcome WHEN 'acknowledged' THEN 'replayed' WHEN 'lande
 FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
 -- name: replay_wave_records
--- The number of an operation's pending records numbered $first to $last, and the number in its order of the first one that
--- must be claimed alone: an earlier attempt may have arrived, or the record has a text. NULL without one.
-SELECT count(*) AS count, min(ord) FILTER (not_before IS NOT NULL OR text IS NOT NULL) AS other
+-- The number of an operation's pending records numbered $first to $last, their bytes, the number in its order of the last
+-- one, and of the first one that must be claimed alone: an earlier attempt may have arrived, or the record has a text.
+SELECT count(*) AS count, coalesce(sum(size), 0)::BIGINT AS bytes, max(ord) AS last,
+       min(ord) FILTER (not_before IS NOT NULL OR text IS NOT NULL) AS other
 FROM operation_records
 WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
+
+-- name: replay_claimed_alone
+-- Of an operation's pending records numbered $first to $last, the first one that must be claimed alone, and the last one
+-- that at most $between other records separate from the previous one. NULL without one.
+WITH alone AS (
+    SELECT ord, lead(ord) OVER (ORDER BY ord) AS next
+    FROM operation_records AS records
+    LEFT JOIN (SELECT message_id FROM dead_letters WHERE replayable AND state = 'dead' AND list_contains($safe, verdict))
+        AS dead_letters USING (message_id)
+    LEFT JOIN dead_letter_bodies AS bodies USING (message_id)
+    WHERE operation_id = $operation AND records.state = 'pending' AND ord BETWEEN $first AND $last
+      AND (not_before IS NOT NULL OR text IS NOT NULL OR dead_letters.message_id IS NULL OR bodies.message_id IS NULL))
+SELECT min(ord) AS first, min(ord) FILTER (next IS NULL OR next - ord > $between) AS last FROM alone;
 
 -- name: replay_wave_fitting
 -- How many of the pending records numbered $first to $last fit into $max_bytes, and the number of the last one. With
@@ -362,16 +382,10 @@ SELECT count(*) AS claimed, max(dead_letters.state_at) AS since
 FROM operation_records AS records LEFT JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'claimed';
 
--- name: replay_listed_topics
--- The topics of an operation's pending records, in the order of their first records.
-SELECT dead_letters.topic FROM operation_records AS records JOIN dead_letters USING (message_id)
-WHERE records.operation_id = $operation AND records.state = 'pending'
-GROUP BY dead_letters.topic ORDER BY min(records.ord);
-
--- name: replay_listed_totals
--- The totals of an operation's pending records of a topic. An unknown limit ($partitions, $max_size) is NULL.
-SELECT count(*) AS records, coalesce(sum(size), 0)::BIGINT AS bytes,
-       count(*) FILTER (coalesce(partition, 0) >= $partitions) AS lost,
+-- name: replay_unsuitable
+-- Of an operation's pending records of a topic, those that request a partition from $partitions on, and those that are
+-- larger than $max_size. An unknown limit is NULL.
+SELECT count(*) FILTER (coalesce(partition, 0) >= $partitions) AS lost,
        count(*) FILTER (size > $max_size) AS too_large
 FROM (SELECT coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size,
              dead_letters.partition

@@ -6,16 +6,18 @@ import random
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from producer_core import replay
 from producer_core.delivery.record_batch import RecordBatch
-from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_wave
+from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_wave, wave_records
 from producer_core.dlq.files.exporter import export
 from producer_core.errors import StoreTooNew
 from producer_core.replay.claims import LeaseState, ReplayClaims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import cancel, end_abandoned
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
+from producer_core.replay.rejections import rejected_by_broker
 from producer_core.store import Store
 from tests.fixtures.replays import (
     BY,
@@ -372,13 +374,13 @@ def test_a_claim_reads_no_more_records_than_fit(store, clock, monkeypatch):
     """Regression: all values of a wave were read, gigabytes of large records, to claim those that fit into 32 MiB."""
     add_dead_letters(store, 100, value=b"x" * 1_000)
     claims, read = claims_of(store, clock), []
-    original = claim_wave._read
-    monkeypatch.setattr(claim_wave, "_read", lambda *given: read.append(original(*given)) or read[-1])
+    original = wave_records._facts
+    monkeypatch.setattr(wave_records, "_facts", lambda *given: read.append(original(*given)) or read[-1])
 
     update = claims.settle_and_claim((), want=10, busy=True, wave=100, room=10_500)
     assert len(update.dead_letters) == 10
     assert claims.settle_and_claim((), want=10, busy=True, wave=100, room=500).dead_letters == ()
-    assert [len(batch) for batch in read] == [10]
+    assert [facts.count for facts in read] == [10]
 
     alone = claims.settle_and_claim((), want=10, busy=False, wave=100, room=500)
     assert len(alone.dead_letters) == 1  # larger than the limit
@@ -430,3 +432,108 @@ def test_a_version_without_a_required_feature_cancels_no_replay(store, clock):
     with pytest.raises(StoreTooNew, match="time_travel"):
         cancel(store, operation.operation_id, clock=clock, **BY)
     assert end_abandoned(store, clock.now) == []
+
+
+def many(count, **changes_of):
+    """Return dead letters, of which `changes_of` gives the changes by number."""
+    return [dead_letter(number, **changes_of.get(f"_{number}", {})) for number in range(count)]
+
+
+def replay_all(claims, wave, want=1_000):
+    """Claim and acknowledge everything. Return the size of each claim, negative if the records were claimed one by one."""
+    sizes, update = [], claims.settle_and_claim([], want=want, busy=False, wave=wave)
+    while not update.over:
+        claimed, outcomes, acknowledged = update.dead_letters, [], []
+        if isinstance(claimed, RecordBatch):
+            sizes.append(len(claimed))
+            acknowledged = [acknowledge(claimed)]
+        else:
+            sizes.append(-len(claimed))
+            outcomes = [RecordOutcome(one.message_id, "acknowledged", None, 0, 1) for one in claimed]
+        update = claims.settle_and_claim(
+            outcomes, acknowledged=acknowledged, want=want, busy=False, wave=wave
+        )
+    return sizes
+
+
+def test_one_record_that_cannot_be_claimed_leaves_the_others_to_waves(store, clock, monkeypatch):
+    """Regression: after one archived dead letter, the next thousands of records were claimed one by one."""
+    monkeypatch.setattr(claim_wave, "_ROWS_BETWEEN_WAVES", 10)
+    ids = add_dead_letters(store, 300)
+    operation = plan(store, clock)
+    DeadLetters(store, clock=clock).archive(replace(ALL, ids=(ids[120],)), **BY)
+    claims = claims_of(store, clock, operation)
+
+    assert replay_all(claims, wave=100) == [100, 20, 100, 79]
+
+    ended = claims.get()
+    assert (ended.acknowledged, ended.skipped) == (299, 1)
+    assert states(store)[ids[120]] == "archived"
+    assert_counts(store)
+
+
+def test_one_record_that_needs_a_search_leaves_the_others_to_waves(store, clock, monkeypatch):
+    monkeypatch.setattr(claim_wave, "_ROWS_BETWEEN_WAVES", 10)
+    doubtful = {"verdict": "possibly_persisted"}
+    DeadLetters(store).add(many(300, _0=doubtful, _150=doubtful, _155=doubtful))
+    clock.forward(1_000_000)
+    claims = claims_of(store, clock)
+
+    assert replay_all(claims, wave=100) == [-1, 100, 49, -6, 100, 44]
+    assert claims.get().acknowledged == 300
+    assert_counts(store)
+
+
+def test_all_records_that_cannot_be_claimed_are_skipped_in_one_update(store, clock):
+    ids = add_dead_letters(store, 50)
+    operation = plan(store, clock)
+    DeadLetters(store, clock=clock).archive(replace(ALL, ids=tuple(ids)), **BY)
+    claims = claims_of(store, clock, operation)
+
+    assert claims.settle_and_claim([], want=10, busy=False, wave=100).over
+    assert claims.get().skipped == 50
+
+
+def test_a_verdict_revoked_while_its_record_is_in_a_wave_stays_doubtful_after_a_failure(store, clock, tmp_path):
+    """Regression: the failure made it safe again, although the exported copy may be sent elsewhere."""
+    ids = add_dead_letters(store, 3)
+    claims = claims_of(store, clock)
+    batch = claim(claims)
+    export(store, ALL, tmp_path / "out.jsonl", who="me", origin="cli")
+
+    rejected = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    outcomes = [rejected_by_broker(record, rejected, clock.now) for record in batch]
+    claim(claims, outcomes=outcomes, want=0)
+
+    for found in map(DeadLetters(store).get, ids):
+        assert found.verdict == "possibly_persisted"
+        assert "export" in found.verdict_reason and found.verdict_reason.endswith("not on its topic.")
+
+
+def test_what_was_sent_is_settled_although_the_store_requires_a_new_feature(store, clock):
+    """Regression: the refusal of the next claim rolled the acknowledgements back, again and again."""
+    ids = add_dead_letters(store, 6)
+    claims = claims_of(store, clock)
+    sent = claim(claims, wave=4)
+    require(store, "time_travel")
+
+    with pytest.raises(StoreTooNew, match=r"requires time_travel.*Upgrade"):
+        claim(claims, acknowledged=[acknowledge(sent)], wave=4)
+
+    assert [states(store)[one] for one in ids] == ["replayed"] * 4 + ["dead"] * 2
+    assert waves(store) == [] and claims.get().acknowledged == 4
+    claims.release()
+    assert claims.get().owner is None
+
+
+def test_a_cancelled_replay_is_released_although_the_store_requires_a_new_feature(store, clock):
+    ids = add_dead_letters(store, 6)
+    claims = claims_of(store, clock)
+    sent = claim(claims, wave=4)
+    replay.cancel(store, claims.operation_id, clock=clock, **BY)
+    require(store, "time_travel")
+
+    assert claims.settle_and_claim([], acknowledged=[acknowledge(sent)], want=4, busy=False, wave=4).over
+
+    assert [states(store)[one] for one in ids] == ["replayed"] * 4 + ["dead"] * 2
+    assert (claims.get().state, claims.get().owner, claims.get().finished_at) == ("cancelled", None, None)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from producer_core import replay
-from producer_core.errors import StoreLocked
+from producer_core.errors import StoreLocked, StoreTooNew
 from producer_core.replay.claims import LeaseState, ReplayClaims
 from producer_core.replay.execution import BatchSizer, ReplayPace
 from tests.fixtures.replays import (
@@ -268,3 +268,41 @@ def test_a_pace_may_accumulate_up_to_its_burst():
     pace = ReplayPace(100.0, 0.0, burst=5.0)
     assert pace.room(60.0, 10_000) == 500
     assert ReplayPace(100.0, 0.0).room(0.0, 10_000) == 1
+
+
+def test_a_replay_ends_with_the_refusal_when_a_later_version_adds_a_feature(store, clock):
+    """Regression: it retried forever, and none of its acknowledgements was settled."""
+    ids = add_dead_letters(store, 4)
+    operation = planned(store, clock)
+    sender = ScriptedSender(hold=True)
+    running = runner(store, sender, clock, in_flight=2)
+    refusals = []
+
+    def run():
+        with pytest.raises(StoreTooNew, match="time_travel") as refusal:
+            running.run_one(operation.operation_id, 60)
+        refusals.append(refusal.value)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    eventually(lambda: len(sender.sent) == 2)
+    with store.borrow(write=True) as connection:
+        connection.execute("INSERT INTO required_features VALUES ('time_travel', 0)")
+    sender.release()
+    thread.join(20)
+
+    assert not thread.is_alive() and len(refusals) == 1
+    assert [states(store)[one] for one in ids] == ["replayed"] * 2 + ["dead"] * 2
+    left = replay.get(store, operation.operation_id)
+    assert (left.state, left.owner, left.acknowledged) == ("running", None, 2)
+
+
+def test_a_wave_grows_fast_while_its_updates_are_very_short():
+    size = BatchSizer(120_000)
+    size.use_waves()
+    sizes = []
+    for seconds in (0.1, 0.1, 0.6, 0.6, 5.0):
+        size.took(seconds, size.now)
+        sizes.append(size.now)
+
+    assert sizes == [32_000, 120_000, 120_000, 120_000, 60_000]
