@@ -14,7 +14,8 @@ from producer_core.messages import ID_HEADER, ORIGINAL_TIMESTAMP, Headers, parse
 if TYPE_CHECKING:
     import pyarrow
 
-RecordHeaders = list[tuple[str, bytes | None]]
+_Header = tuple[str, bytes | None]
+RecordHeaders = list[_Header]
 ProduceRow = tuple[str, bytes | None, bytes | None, int, RecordHeaders]
 """Topic, value, key, partition (-1: any) and headers of a record."""
 
@@ -136,17 +137,19 @@ class RecordBatch(Sequence[ReplayRecord]):
         ids, originals = _parse_ids(self._column("message_id")), self._original_timestamps()
         if not any(given := self._headers):
             return (  # made one by one: many live objects cost time in Python's garbage collector
-                [(ID_HEADER, id), (ORIGINAL_TIMESTAMP, original)]
-                for id, original in zip(ids, originals, strict=True)
+                [(ID_HEADER, id), original] for id, original in zip(ids, originals, strict=True)
             )
         return map(_record_headers, ids, given, originals)
 
-    def _original_timestamps(self) -> Iterator[bytes]:
-        accepted = self._column("accepted_at")
-        given = self.table["timestamp_ms"]
+    def _original_timestamps(self) -> Iterator[_Header]:
+        """Yield the header with the original timestamp of each record."""
+        given, accepted = self.table["timestamp_ms"], self._column("accepted_at")
         if given.null_count == len(given):
-            return (b"%d" % (at * 1000) for at in accepted)
-        return (b"%d" % (ms or at * 1000) for ms, at in zip(given.to_pylist(), accepted, strict=True))
+            return _timestamp_headers(accepted)
+        return (
+            (ORIGINAL_TIMESTAMP, b"%d" % (ms or at * 1000))
+            for ms, at in zip(given.to_pylist(), accepted, strict=True)
+        )
 
     @property
     def _headers(self) -> list[Headers]:
@@ -169,7 +172,16 @@ def _parse_ids(texts: Sequence[str]) -> Iterator[bytes]:
         yield session + int(text[length:]).to_bytes(8)
 
 
-def _record_headers(id: bytes, headers: Headers, original: bytes) -> RecordHeaders:
+def _timestamp_headers(seconds: Iterable[float]) -> Iterator[_Header]:
+    """Yield the header of each time; the messages of one batch have the same."""
+    last, header = None, (ORIGINAL_TIMESTAMP, b"")
+    for at in seconds:
+        if at != last:
+            last, header = at, (ORIGINAL_TIMESTAMP, b"%d" % (at * 1000))
+        yield header
+
+
+def _record_headers(id: bytes, headers: Headers, original: _Header) -> RecordHeaders:
     if any(name == ORIGINAL_TIMESTAMP for name, _ in headers):
         return [(ID_HEADER, id), *headers]
-    return [(ID_HEADER, id), *headers, (ORIGINAL_TIMESTAMP, original)]
+    return [(ID_HEADER, id), *headers, original]
