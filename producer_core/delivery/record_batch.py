@@ -63,7 +63,7 @@ class RecordBatch(Sequence[ReplayRecord]):
         return part
 
     def note(self, **values: Any) -> None:
-        """Set properties (`size`, `is_safe`, `range`) that the caller knows, which saves reading the columns."""
+        """Set properties (`size`, `is_safe`) that the caller knows, which saves reading the columns."""
         self.__dict__.update(values)
 
     def __iter__(self) -> Iterator[ReplayRecord]:
@@ -94,8 +94,8 @@ class RecordBatch(Sequence[ReplayRecord]):
     @cached_property
     def range(self) -> tuple[int, int]:
         """The lowest and the highest `ord` of the records."""
-        values = self._column("ord")
-        return min(values), max(values)
+        numbers = self.table["ord"]
+        return numbers[0].as_py(), numbers[-1].as_py()
 
     def first(self, count: int, max_bytes: int) -> RecordBatch:
         """Return the first records, at most `count`, up to `max_bytes`; a single larger record is returned alone."""

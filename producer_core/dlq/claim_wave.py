@@ -87,7 +87,7 @@ def _claim(
     if not found or not found.facts.is_safe:
         return None
     batch = RecordBatch(found.table, read_headers)
-    batch.note(size=found.facts.size, is_safe=True, range=found.facts.ord)
+    batch.note(size=found.facts.size, is_safe=True)
     position.claimed(last)
     replay_waves.open_wave(connection, operation, Wave(*found.facts.ord), now=now)
     return batch

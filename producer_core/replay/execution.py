@@ -48,14 +48,19 @@ class BatchSizer:
     SHORT_WAVE, LONG_WAVE = 2.0, 4.0
     """Seconds for updates of waves, whose time depends less on their size: on a busy machine, small ones would be as slow."""
 
+    FASTEST = 16
+    """How much larger the next wave may be, if an update in proportion to its size would still be short."""
+
     def __init__(self, most: int) -> None:
         self._most = most
-        self._short, self._long, self._very_short = self.SHORT, self.LONG, 0.0
+        self._fastest = 2
+        self._short, self._long = self.SHORT, self.LONG
         self.now = min(most, self.FIRST)
 
     def use_waves(self) -> None:
         """Begin with the least size of slow updates: the guard, and not the claim, limits the records in flight."""
-        self._short, self._long, self._very_short = self.SHORT_WAVE, self.LONG_WAVE, self.SHORT_WAVE / 4
+        self._short, self._long = self.SHORT_WAVE, self.LONG_WAVE
+        self._fastest = self.FASTEST
         self.now = min(self._most, self.LEAST)
 
     def stop_growing(self) -> None:
@@ -67,7 +72,10 @@ class BatchSizer:
         if seconds > self._long and self.now > self.LEAST:
             self.now = max(self.LEAST, self.now // 2)
         elif (seconds < self._short or self.now < self.LEAST) and in_flight >= self.now:
-            self.now = min(self._most, self.now * (4 if seconds < self._very_short else 2))
+            self.now = min(self._most, self.now * self._growth(seconds))
+
+    def _growth(self, seconds: float) -> int:
+        return max(2, min(self._fastest, int(self._short / max(seconds, 0.001))))
 
 
 class ReplayPace:

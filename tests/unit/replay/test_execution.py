@@ -297,12 +297,13 @@ def test_a_replay_ends_with_the_refusal_when_a_later_version_adds_a_feature(stor
     assert (left.state, left.owner, left.acknowledged) == ("running", None, 2)
 
 
-def test_a_wave_grows_fast_while_its_updates_are_very_short():
-    size = BatchSizer(120_000)
-    size.use_waves()
-    sizes = []
-    for seconds in (0.1, 0.1, 0.6, 0.6, 5.0):
-        size.took(seconds, size.now)
-        sizes.append(size.now)
+def test_a_wave_grows_to_the_size_whose_update_is_still_short():
+    def after(*updates):
+        size = BatchSizer(120_000)
+        size.use_waves()
+        for seconds in updates:
+            size.took(seconds, size.now)
+        return size.now
 
-    assert sizes == [32_000, 120_000, 120_000, 120_000, 60_000]
+    assert [after(0.1), after(0.4), after(0.9), after(1.9), after(3.0)] == [120_000, 40_000, 16_000, 16_000, 8_000]
+    assert [after(0.1, 0.9), after(0.1, 5.0)] == [120_000, 60_000]
