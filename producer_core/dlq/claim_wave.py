@@ -44,7 +44,9 @@ def claim_wave(
     return _claim(connection, position, limits, Wave(start, alone - 1), now)
 
 
-def single_records(connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]) -> int:
+def single_records(
+    connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]
+) -> int:
     """Return how many of the next records to claim one by one, at most the `count` of the limits, before the next wave."""
     operation, count = limits["operation"], limits["count"]
     first = max(position.first, replay_waves.first_after(connection, operation))

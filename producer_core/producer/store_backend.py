@@ -246,8 +246,12 @@ class StoreBackend:
     ) -> int:
         """Run a durable replay in this thread. After `timeout` seconds it continues in the store."""
         self._writer.wait_stored(_STORED_WITHIN)
-        with unattended():  # a replay reads no statistics, so the recorder need not write them every second for it
-            return self._replay(sender, DeadLetterFilter(topic=topic), limit, timeout, inconclusive, to_cluster)
+        with (
+            unattended()
+        ):  # a replay reads no statistics, so the recorder need not write them every second for it
+            return self._replay(
+                sender, DeadLetterFilter(topic=topic), limit, timeout, inconclusive, to_cluster
+            )
 
     def _replay(
         self,

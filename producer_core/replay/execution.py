@@ -164,7 +164,7 @@ class ReplayExecution:
         `started` is the monotonic time before the lease was taken. The end waits for the records in flight; records
         without a report by then stay claimed, and the next runner looks for them on the topic.
         """
-        self._started = started
+        self._started = self._state_read_at = started
         with LeaseRenewer(self._claims, self._settings.lease, started) as self._lease_renewer:
             if not self._run_preflight():
                 return

@@ -494,7 +494,9 @@ def test_all_records_that_cannot_be_claimed_are_skipped_in_one_update(store, clo
     assert claims.get().skipped == 50
 
 
-def test_a_verdict_revoked_while_its_record_is_in_a_wave_stays_doubtful_after_a_failure(store, clock, tmp_path):
+def test_a_verdict_revoked_while_its_record_is_in_a_wave_stays_doubtful_after_a_failure(
+    store, clock, tmp_path
+):
     """Regression: the failure made it safe again, although the exported copy may be sent elsewhere."""
     ids = add_dead_letters(store, 3)
     claims = claims_of(store, clock)

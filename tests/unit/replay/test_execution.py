@@ -305,5 +305,11 @@ def test_a_wave_grows_to_the_size_whose_update_is_still_short():
             size.took(seconds, size.now)
         return size.now
 
-    assert [after(0.1), after(0.4), after(0.9), after(1.9), after(3.0)] == [120_000, 40_000, 16_000, 16_000, 8_000]
+    assert [after(0.1), after(0.4), after(0.9), after(1.9), after(3.0)] == [
+        120_000,
+        40_000,
+        16_000,
+        16_000,
+        8_000,
+    ]
     assert [after(0.1, 0.9), after(0.1, 5.0)] == [120_000, 60_000]
