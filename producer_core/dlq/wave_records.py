@@ -95,9 +95,9 @@ def read_wave(
 def _tables(query: _Query, position: ClaimPosition, count: int) -> Iterator[pyarrow.Table]:
     """Yield tables that have all of the records if: their rows are the next ones in the same order, they are near the last
     claim, or (if a full scan is fast) they exist."""
-    if position.in_order and (rows := position.next_rows(count)):
-        if (table := _in_order(query, *rows)) is not None:
-            yield table
+    rows = position.next_rows(count) if position.in_order else []
+    if rows and (table := _in_order(query, *rows)) is not None:
+        yield table
     if near := position.likely_rows(count):
         yield query.read(_by_id(*map(_between, near)))
     if prefers_full_scan(query.connection, "dead_letters", max(count, _ALWAYS_SCANNED)):

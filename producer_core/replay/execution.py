@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ProducerError, StoreError, StoreTooNew
+from producer_core.replay.batch_sizer import BatchSizer
 from producer_core.replay.claims import BYTES, BatchResult, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
 from producer_core.replay.lease_renewer import LeaseRenewer
 from producer_core.replay.outcome import AcknowledgedBatch, RecordOutcome
+from producer_core.replay.pace import ReplayPace
 from producer_core.replay.strategy import Interrupted, ReplayStrategy
 
 if TYPE_CHECKING:
@@ -36,74 +38,6 @@ _MAX_SINGLE = 40_000
 """Maximum number of records claimed one by one, of which each becomes a Python object."""
 _STATE_INTERVAL = 2.0
 """Seconds between two reads of the requested state while the replay waits for brokers."""
-
-
-class BatchSizer:
-    """Maximum number of records in flight: it grows while store updates are fast, because an update blocks other writers."""
-
-    FIRST, LEAST = 2000, 8000
-    """The first size, and the least that slow updates leave: an update of 8,000 records takes hardly longer than of 2,000."""
-    SHORT, LONG = 0.5, 1.0
-    """Seconds."""
-    SHORT_WAVE, LONG_WAVE = 2.0, 4.0
-    """Seconds for updates of waves, whose time depends less on their size: on a busy machine, small ones would be as slow."""
-
-    FASTEST = 16
-    """How much larger the next wave may be, if an update in proportion to its size would still be short."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._fastest = 2
-        self._short, self._long = self.SHORT, self.LONG
-        self.now = min(most, self.FIRST)
-
-    def use_waves(self) -> None:
-        """Begin with the least size of slow updates: the guard, and not the claim, limits the records in flight."""
-        self._short, self._long = self.SHORT_WAVE, self.LONG_WAVE
-        self._fastest = self.FASTEST
-        self.now = min(self._most, self.LEAST)
-
-    def stop_growing(self) -> None:
-        """Keep the current size, however fast store updates are."""
-        self._most = self.now
-
-    def took(self, seconds: float, in_flight: int) -> None:
-        """Follow an update that took this time and ended with this number of records in flight."""
-        if seconds > self._long and self.now > self.LEAST:
-            self.now = max(self.LEAST, self.now // 2)
-        elif (seconds < self._short or self.now < self.LEAST) and in_flight >= self.now:
-            self.now = min(self._most, self.now * self._growth(seconds))
-
-    def _growth(self, seconds: float) -> int:
-        return max(2, min(self._fastest, int(self._short / max(seconds, 0.001))))
-
-
-class ReplayPace:
-    """Rate limit: unused records accumulate for up to `burst` seconds. None means no limit."""
-
-    def __init__(self, rate: float | None, now: float, *, burst: float = 1.0) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._allowed = 1.0
-        self._at = now
-
-    def room(self, now: float, most: int) -> int:
-        if self._rate is None:
-            return most
-        self._allowed = min(max(1.0, self._rate * self._burst), self._allowed + (now - self._at) * self._rate)
-        self._at = now
-        return min(most, int(self._allowed))
-
-    def follow(self, rate: float | None) -> None:
-        """Switch to another rate; the accumulated records are kept within its limit."""
-        self._rate = rate
-
-    @property
-    def rate(self) -> float | None:
-        return self._rate
-
-    def spend(self, count: int) -> None:
-        self._allowed -= count
 
 
 @dataclass(frozen=True)

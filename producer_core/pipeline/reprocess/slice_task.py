@@ -27,9 +27,9 @@ from producer_core.pipeline.reprocess.client_pool import ClientPool
 from producer_core.pipeline.reprocess.packing import unpacked
 from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, check_seal, slice_id
 from producer_core.replay.claims import Floors
-from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule, ReplayGuard
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, OrphanedRecord, RecordOutcome
+from producer_core.replay.pace import ReplayPace
 from producer_core.replay.strategy import Interrupted
 from producer_core.replay.supervisor import Supervisor
 from producer_core.replay.transactional import TransactionalReplay

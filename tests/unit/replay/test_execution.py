@@ -10,8 +10,9 @@ import pytest
 
 from producer_core import replay
 from producer_core.errors import StoreLocked, StoreTooNew
+from producer_core.replay.batch_sizer import BatchSizer
 from producer_core.replay.claims import LeaseState, ReplayClaims
-from producer_core.replay.execution import BatchSizer, ReplayPace
+from producer_core.replay.pace import ReplayPace
 from tests.fixtures.replays import (
     BY,
     ScriptedSender,

@@ -8,8 +8,8 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay.claims import ReplayClaims
-from producer_core.replay.execution import ReplayPace
 from producer_core.replay.operation import end_abandoned
+from producer_core.replay.pace import ReplayPace
 from tests.fixtures.replays import (
     ALL,
     BY,

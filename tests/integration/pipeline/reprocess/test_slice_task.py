@@ -21,8 +21,8 @@ from producer_core.pipeline.reprocess.client_pool import ClientPool
 from producer_core.pipeline.reprocess.progress_topic import ProgressTopic, require_topic, seal
 from producer_core.pipeline.reprocess.slice_task import SliceTask, outcome_schema
 from producer_core.pipeline.reprocess.slicing import Slicing
-from producer_core.replay.execution import ReplayPace
 from producer_core.replay.guard import CanaryRule
+from producer_core.replay.pace import ReplayPace
 from producer_core.replay.topic_search import TopicSearch
 from producer_core.replay.transactional import TransactionalReplay
 from tests.fixtures.replays import replay_record
