@@ -10,7 +10,7 @@ from producer_core.dlq import replay_waves
 from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.replay_waves import Wave
-from producer_core.dlq.wave_records import read_wave
+from producer_core.dlq.wave_records import is_scanned, read_wave
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store.queries import run
 
@@ -30,48 +30,62 @@ def claim_wave(
     The limits are those of `claim_next`. A record must be claimed alone if it needs a search, if its dead letter cannot be
     claimed any more, or if the limit of bytes is smaller.
     """
-    operation = limits["operation"]
-    first = max(position.first, replay_waves.first_after(connection, operation))
-    ((start,),) = run(connection, "replay_next_pending", operation=operation, first=first).fetchall()
+    start = _next_pending(connection, position, limits)
     if start is None:
         return None
     wave = Wave(start, start + limits["count"] - 1)
     if (batch := _claim(connection, position, limits, wave, now)) is not None:
         return batch
-    alone, _ = _claimed_alone(connection, operation, wave)
-    if alone is None or alone == start:
+    first, _ = _claimed_alone(connection, limits, wave)
+    if first is None or first == start:
         return None
-    return _claim(connection, position, limits, Wave(start, alone - 1), now)
+    return _claim(connection, position, limits, Wave(start, first - 1), now)
 
 
 def single_records(
     connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]
 ) -> int:
     """Return how many of the next records to claim one by one, at most the `count` of the limits, before the next wave."""
-    operation, count = limits["operation"], limits["count"]
+    start, count = _next_pending(connection, position, limits), int(limits["count"])
+    if start is None:
+        return count
+    first, last = _claimed_alone(connection, limits, Wave(start, start + count + _ROWS_BETWEEN_WAVES))
+    if first != start:
+        return count
+    ((single, *_),) = run(
+        connection, "replay_wave_records", operation=limits["operation"], first=start, last=last
+    ).fetchall()
+    return int(min(single, count))
+
+
+def _next_pending(
+    connection: duckdb.DuckDBPyConnection, position: ClaimPosition, limits: Mapping[str, Any]
+) -> int | None:
+    operation = limits["operation"]
     first = max(position.first, replay_waves.first_after(connection, operation))
     ((start,),) = run(connection, "replay_next_pending", operation=operation, first=first).fetchall()
-    if start is None:
-        return int(count)
-    ahead = Wave(start, start + count + _ROWS_BETWEEN_WAVES)
-    first_alone, last_alone = _claimed_alone(connection, operation, ahead)
-    if first_alone != start:  # the limit of bytes stopped the wave
-        return int(count)
-    ((single, *_),) = run(
-        connection, "replay_wave_records", operation=operation, first=start, last=last_alone
-    ).fetchall()
-    return min(int(single), count)
+    return None if start is None else int(start)
 
 
 def _claimed_alone(
-    connection: duckdb.DuckDBPyConnection, operation: str, wave: Wave
+    connection: duckdb.DuckDBPyConnection, limits: Mapping[str, Any], wave: Wave
 ) -> tuple[int | None, int | None]:
     """Return the number of the first record in the range that must be claimed alone, and of the last one before a longer
-    part without such records; None without one."""
+    part without such records; None without one, if no record fits, or if finding out would take longer than single claims.
+
+    The plan of the operation says most of it. Only the scan of a table finds dead letters that changed since then.
+    """
+    numbers = {"operation": limits["operation"], "first": wave.first, "last": wave.last}
+    between = _ROWS_BETWEEN_WAVES
+    ((first, last),) = run(connection, "replay_alone_by_plan", **numbers, between=between).fetchall()
+    if first == wave.first:
+        return first, last
+    count, _ = _fitting(connection, wave, limits)
+    if not count or not is_scanned(connection, count):
+        return None, None
     ((first, last),) = run(
-        connection, "replay_claimed_alone", operation=operation, first=wave.first, last=wave.last,
-        safe=list(SAFE_VERDICTS), between=_ROWS_BETWEEN_WAVES,
-    ).fetchall()  # fmt: skip
+        connection, "replay_claimed_alone", **numbers, between=between, safe=list(SAFE_VERDICTS)
+    ).fetchall()
     return first, last
 
 
@@ -85,8 +99,8 @@ def _claim(
     """Claim the records of the range that fit, if all of them can be claimed and sent without a search, else None."""
     operation = limits["operation"]
     count, last = _fitting(connection, wave, limits)
-    found = count and read_wave(connection, position, operation, Wave(wave.first, last), count)
-    if not found or not found.facts.is_safe:
+    found = read_wave(connection, position, operation, Wave(wave.first, last), count) if count else None
+    if found is None or not found.facts.is_safe:
         return None
     batch = RecordBatch(found.table, read_headers)
     batch.note(size=found.facts.size, is_safe=True)

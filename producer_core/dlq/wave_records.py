@@ -48,7 +48,7 @@ FROM (SELECT *, lag(ord) OVER () AS before FROM {_READ})"""
 class WaveFacts(NamedTuple):
     """What one query finds out about the records that were read, without a Python object for each value."""
 
-    count: int
+    number: int
     size: int
     is_safe: bool
     is_ordered: bool
@@ -59,7 +59,7 @@ class WaveFacts(NamedTuple):
     @property
     def is_contiguous(self) -> bool:
         """Whether dead letters and bodies are stored without a gap, and so probably in the order of the replay."""
-        return all(last - first + 1 == self.count for first, last in (self.dead_letter, self.body))
+        return all(last - first + 1 == self.number for first, last in (self.dead_letter, self.body))
 
 
 class WaveRecords(NamedTuple):
@@ -84,12 +84,17 @@ def read_wave(
     """Return the pending records of the range in their order, if all `count` of them can be claimed, else None."""
     for table in _tables(_Query(connection, operation, wave), position, count):
         facts = _facts(connection, table)
-        if facts.count == count:
+        if facts.number == count:
             position.located("dead_letter", facts.dead_letter)
             position.located("body", facts.body)
             position.in_order = facts.is_contiguous
             return WaveRecords(table if facts.is_ordered else _sorted(connection, table), facts)
     return None
+
+
+def is_scanned(connection: duckdb.DuckDBPyConnection, count: int) -> bool:
+    """Return whether a scan of all dead letters finds this many faster than their index."""
+    return prefers_full_scan(connection, "dead_letters", max(count, _ALWAYS_SCANNED))
 
 
 def _tables(query: _Query, position: ClaimPosition, count: int) -> Iterator[pyarrow.Table]:
@@ -100,7 +105,7 @@ def _tables(query: _Query, position: ClaimPosition, count: int) -> Iterator[pyar
         yield table
     if near := position.likely_rows(count):
         yield query.read(_by_id(*map(_between, near)))
-    if prefers_full_scan(query.connection, "dead_letters", max(count, _ALWAYS_SCANNED)):
+    if is_scanned(query.connection, count):
         yield query.read(_by_id("true", "true"))
 
 

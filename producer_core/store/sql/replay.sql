@@ -168,9 +168,16 @@ SELECT count(*) AS count, coalesce(sum(size), 0)::BIGINT AS bytes, max(ord) AS l
 FROM operation_records
 WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
 
+-- name: replay_alone_by_plan
+-- Of an operation's pending records numbered $first to $last, the first one that must be claimed alone because an earlier
+-- attempt may have arrived, or because it has a text; and the last one before more than $between others. NULL without one.
+SELECT min(ord) AS first, min(ord) FILTER (next IS NULL OR next - ord > $between) AS last
+FROM (SELECT ord, lead(ord) OVER (ORDER BY ord) AS next FROM operation_records
+      WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last
+        AND (not_before IS NOT NULL OR text IS NOT NULL));
+
 -- name: replay_claimed_alone
--- Of an operation's pending records numbered $first to $last, the first one that must be claimed alone, and the last one
--- that at most $between other records separate from the previous one. NULL without one.
+-- The same, and also records whose dead letter cannot be claimed any more, is doubtful by now, or has no body.
 WITH alone AS (
     SELECT ord, lead(ord) OVER (ORDER BY ord) AS next
     FROM operation_records AS records

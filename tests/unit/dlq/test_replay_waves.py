@@ -380,7 +380,7 @@ def test_a_claim_reads_no_more_records_than_fit(store, clock, monkeypatch):
     update = claims.settle_and_claim((), want=10, busy=True, wave=100, room=10_500)
     assert len(update.dead_letters) == 10
     assert claims.settle_and_claim((), want=10, busy=True, wave=100, room=500).dead_letters == ()
-    assert [facts.count for facts in read] == [10]
+    assert [facts.number for facts in read] == [10]
 
     alone = claims.settle_and_claim((), want=10, busy=False, wave=100, room=500)
     assert len(alone.dead_letters) == 1  # larger than the limit
@@ -492,6 +492,18 @@ def test_all_records_that_cannot_be_claimed_are_skipped_in_one_update(store, clo
 
     assert claims.settle_and_claim([], want=10, busy=False, wave=100).over
     assert claims.get().skipped == 50
+
+
+def test_a_small_replay_of_a_large_store_scans_no_table_for_records_to_claim_alone(store, clock, monkeypatch):
+    add_dead_letters(store, 20)
+    claims, ran, original = claims_of(store, clock), [], claim_wave.run
+    monkeypatch.setattr(wave_records, "prefers_full_scan", lambda *_: False)
+    monkeypatch.setattr(
+        claim_wave, "run", lambda *given, **named: ran.append(given[1]) or original(*given, **named)
+    )
+
+    assert len(claim(claims)) == 10  # one by one, by the index
+    assert "replay_alone_by_plan" in ran and "replay_claimed_alone" not in ran
 
 
 def test_a_verdict_revoked_while_its_record_is_in_a_wave_stays_doubtful_after_a_failure(
