@@ -19,6 +19,8 @@ class ClaimPosition:
         self._row_ids: dict[str, tuple[int, int]] = {}
         self.in_order = True
         """Whether the dead letters may be stored in exactly the order in which they are replayed."""
+        self.alone_up_to = 0
+        """The number up to which the records are claimed one by one, because some of them must be."""
 
     def forget(self) -> None:
         """Search from the first record again, because a record has been returned or may be."""

@@ -31,7 +31,7 @@ def claim_wave(
     claimed any more, or if the limit of bytes is smaller.
     """
     start = _next_pending(connection, position, limits)
-    if start is None:
+    if start is None or start <= position.alone_up_to:
         return None
     wave = Wave(start, start + limits["count"] - 1)
     if (batch := _claim(connection, position, limits, wave, now)) is not None:
@@ -49,11 +49,17 @@ def single_records(
     start, count = _next_pending(connection, position, limits), int(limits["count"])
     if start is None:
         return count
-    first, last = _claimed_alone(connection, limits, Wave(start, start + count + _ROWS_BETWEEN_WAVES))
-    if first != start:
-        return count
+    if start > position.alone_up_to:
+        first, last = _claimed_alone(connection, limits, Wave(start, start + count + _ROWS_BETWEEN_WAVES))
+        if first != start or last is None:
+            return count
+        position.alone_up_to = last
     ((single, *_),) = run(
-        connection, "replay_wave_records", operation=limits["operation"], first=start, last=last
+        connection,
+        "replay_wave_records",
+        operation=limits["operation"],
+        first=start,
+        last=position.alone_up_to,
     ).fetchall()
     return int(min(single, count))
 

@@ -18,7 +18,7 @@ from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import cancel, end_abandoned
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
 from producer_core.replay.rejections import rejected_by_broker
-from producer_core.store import Store
+from producer_core.store import Store, safe_verdicts
 from tests.fixtures.replays import (
     BY,
     CLUSTER,
@@ -504,6 +504,20 @@ def test_a_small_replay_of_a_large_store_scans_no_table_for_records_to_claim_alo
 
     assert len(claim(claims)) == 10  # one by one, by the index
     assert "replay_alone_by_plan" in ran and "replay_claimed_alone" not in ran
+
+
+def test_records_that_became_doubtful_since_the_plan_are_looked_for_once(store, clock, monkeypatch):
+    """Otherwise each claim of a canary would scan the table: records found on their topic do not count for it."""
+    add_dead_letters(store, 60)
+    claims, ran, original = claims_of(store, clock), [], claim_wave.run
+    with store.borrow(write=True) as connection:
+        safe_verdicts.revoke(connection, "Revoked.")
+    monkeypatch.setattr(
+        claim_wave, "run", lambda *given, **named: ran.append(given[1]) or original(*given, **named)
+    )
+
+    assert replay_all(claims, wave=100, want=10) == [-10] * 6
+    assert ran.count("replay_claimed_alone") == 2
 
 
 def test_a_verdict_revoked_while_its_record_is_in_a_wave_stays_doubtful_after_a_failure(
