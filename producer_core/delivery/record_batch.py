@@ -24,8 +24,8 @@ class RecordBatch(Sequence[ReplayRecord]):
     """Records of a replay in their order, as an Arrow table with the columns of `ReplayRecord`.
 
     The table also has `size` (bytes of key and value), and `ord` and `dead_letter`, with which the store finds the rows of
-    the record and of its dead letter again; further columns are ignored. No method calls a function of `pyarrow.compute`, whose import takes a quarter
-    of a second.
+    the record and of its dead letter again; further columns are ignored. No method calls a function of `pyarrow.compute`,
+    whose import takes a quarter of a second.
     """
 
     def __init__(self, table: pyarrow.Table, read_headers: Callable[[str], Headers]) -> None:
@@ -40,7 +40,10 @@ class RecordBatch(Sequence[ReplayRecord]):
             return first
         import pyarrow as pa
 
-        return cls(pa.concat_tables([batch.table for batch in batches]), first._read_headers)
+        # A batch that was claimed as a wave has further columns.
+        common = set.intersection(*(set(batch.table.column_names) for batch in batches))
+        names = [name for name in first.table.column_names if name in common]
+        return cls(pa.concat_tables([batch.table.select(names) for batch in batches]), first._read_headers)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -50,7 +50,8 @@ class StatsWindow:
         return [first, *(replace(part, sequence=self._number()) for part in rest)]
 
     def _batch(self, notices: tuple[Notice, ...]) -> Batch:
-        seen_at = self.clock()  # first: a reader waits for a heartbeat to know that earlier messages are counted
+        # First: a reader waits for a heartbeat to know that earlier messages are counted.
+        seen_at = self.clock()
         snapshot, pending = self._metrics.snapshot(), self._pending()
         ledger, given_up = ((), ()) if self.ledger is None else self.ledger.take()
         row = self._describe(seen_at)  # last, because the cluster id is known once a message is acknowledged

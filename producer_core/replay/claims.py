@@ -41,6 +41,10 @@ class LeaseState:
     lease_until: float | None
 
 
+_SKIP_S = 0.5
+"""Seconds after which a claim does not skip further records."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """Result of one store update.
@@ -55,6 +59,10 @@ class BatchResult:
     dead_letters: Sequence[ReplayRecord] = ()
     rate: float | None = None
     seconds: float = 0.0
+
+
+class ClaimsRefused(StoreTooNew):
+    """The store settled the outcomes, but requires a feature without which no record may be claimed."""
 
 
 class Beginning(NamedTuple):
@@ -219,8 +227,8 @@ class ReplayClaims:
         records that are all safe to send are claimed as an open wave instead. If the lease is lost, it changes nothing: the
         new owner looks on the topic for the records sent.
 
-        Raise StoreTooNew instead of a claim if the store requires a feature that this version lacks. The outcomes are
-        settled then, because a version that lacks it has sent these records before.
+        Raise ClaimsRefused instead of a claim, or of the end of a stopped replay, if the store requires a feature that this
+        version lacks. The outcomes are settled then, because a version that lacks it has sent these records before.
         """
         if outcomes and self._by_wave:
             self._write_claims()
@@ -232,9 +240,9 @@ class ReplayClaims:
             began = time.monotonic()
             if not self.renew():
                 return BatchResult(over=True)
-            refusal = required_features.refusal(connection)
-            if refusal is not None:
-                stop = None  # a later version ends the operation
+            refusal, refused = required_features.refusal(connection), False
+            if refusal is not None:  # a later version continues or ends the operation
+                refused, stop = bool(want) or (stop is not None and not busy), None
             self._settle_acknowledged(acknowledged)
             self._settle(outcomes)
             if any(one.ending == "pending" for one in outcomes):
@@ -247,8 +255,8 @@ class ReplayClaims:
             wanted = _Wanted(claims, wave if claims else 0, room, inf if everything_may_go else self._clock())
             result = self._end_or_continue(wanted, busy, stop)
         self._by_wave = by_wave or (wave > 0 and isinstance(result.dead_letters, RecordBatch))
-        if refusal is not None and want and not result.over:
-            raise refusal
+        if refusal is not None and refused and not result.over:
+            raise ClaimsRefused(refusal.what, fix=refusal.fix)
         return replace(result, seconds=time.monotonic() - began)  # with the commit
 
     def _write_claims(self) -> None:
@@ -284,7 +292,9 @@ class ReplayClaims:
         return BatchResult(over=False, dead_letters=dead_letters)
 
     def _claim(self, wanted: _Wanted, *, alone: bool) -> Sequence[ReplayRecord]:
-        """Claim the next records. Those whose dead letters cannot be claimed any more are skipped, and a wave follows them."""
+        """Claim the next records. Those whose dead letters cannot be claimed any more are skipped, and a wave follows them,
+        if not too many are skipped: other processes cannot write to the store meanwhile."""
+        deadline = time.monotonic() + _SKIP_S
         while True:
             with self._store.borrow(write=True) as connection:
                 dead_letters, others = claim_next(
@@ -293,7 +303,7 @@ class ReplayClaims:
                     wave=wanted.wave,
                 )  # fmt: skip
             self._skip(others)
-            if dead_letters or not others or not wanted.wave:
+            if dead_letters or not others or not wanted.wave or time.monotonic() > deadline:
                 return dead_letters
 
     def _skip(self, ids: Sequence[str]) -> None:

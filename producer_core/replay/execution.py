@@ -13,7 +13,7 @@ from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ProducerError, StoreError, StoreTooNew
 from producer_core.replay.batch_sizer import BatchSizer
-from producer_core.replay.claims import BYTES, BatchResult, ReplayClaims
+from producer_core.replay.claims import BYTES, BatchResult, ClaimsRefused, ReplayClaims
 from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
 from producer_core.replay.lease_renewer import LeaseRenewer
@@ -303,7 +303,7 @@ class ReplayExecution:
         """Keep the outcomes if the store is unavailable. A store that refuses further claims has settled them."""
         try:
             yield
-        except StoreTooNew:
+        except ClaimsRefused:
             self._outcomes, self._acknowledged = [], []
             raise
         self._outcomes, self._acknowledged = [], []

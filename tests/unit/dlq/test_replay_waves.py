@@ -10,10 +10,11 @@ from confluent_kafka import KafkaError
 
 from producer_core import replay
 from producer_core.delivery.record_batch import RecordBatch
-from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_wave, wave_records
+from producer_core.dlq import DeadLetterFilter, DeadLetters, claim_and_settle, claim_wave, wave_records
 from producer_core.dlq.files.exporter import export
 from producer_core.errors import StoreTooNew
-from producer_core.replay.claims import LeaseState, ReplayClaims
+from producer_core.replay import claims as claims_module
+from producer_core.replay.claims import ClaimsRefused, LeaseState, ReplayClaims
 from producer_core.replay.dry_run import dry_run
 from producer_core.replay.operation import cancel, end_abandoned
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
@@ -565,3 +566,46 @@ def test_a_cancelled_replay_is_released_although_the_store_requires_a_new_featur
 
     assert [states(store)[one] for one in ids] == ["replayed"] * 4 + ["dead"] * 2
     assert (claims.get().state, claims.get().owner, claims.get().finished_at) == ("cancelled", None, None)
+
+
+def test_a_stopped_replay_does_not_run_on_although_the_store_requires_a_new_feature(store, clock):
+    """Regression: it could neither claim nor end, and renewed its lease forever."""
+    ids = add_dead_letters(store, 6)
+    claims = claims_of(store, clock)
+    sent = claim(claims, wave=4)
+    require(store, "time_travel")
+
+    stopped = {"want": 0, "stop": "too many failures"}
+    assert not claims.settle_and_claim([], busy=True, **stopped).over
+    with pytest.raises(ClaimsRefused, match=r"requires time_travel.*Upgrade"):
+        claims.settle_and_claim([], acknowledged=[acknowledge(sent)], busy=False, **stopped)
+    assert [states(store)[one] for one in ids] == ["replayed"] * 4 + ["dead"] * 2
+
+
+def test_many_records_that_cannot_be_claimed_are_skipped_in_several_updates(store, clock, monkeypatch):
+    """One update would lock the store for minutes, and lose the lease."""
+    ids = add_dead_letters(store, 50)
+    operation = plan(store, clock)
+    DeadLetters(store, clock=clock).archive(replace(ALL, ids=tuple(ids)), **BY)
+    claims = claims_of(store, clock, operation)
+    monkeypatch.setattr(claims_module, "_SKIP_S", -1.0)
+
+    update = claims.settle_and_claim([], want=10, busy=False, wave=100)
+    assert not update.over and not update.dead_letters and 0 < claims.get().skipped < 50
+    while not update.over:
+        update = claims.settle_and_claim([], want=10, busy=False, wave=100)
+    assert claims.get().skipped == 50
+
+
+def test_records_of_a_wave_are_joined_with_others_that_were_claimed_one_by_one(store, clock, monkeypatch):
+    """Regression: the further columns of a wave ended the replay with an error."""
+    monkeypatch.setattr(claim_and_settle, "MIN_BATCH", 1)
+    ids = add_dead_letters(store, 10)
+    claims = claims_of(store, clock)
+    wave, singles = claim(claims, wave=6), claim(claims, wave=0)
+    assert isinstance(wave, RecordBatch) and isinstance(singles, RecordBatch)
+
+    for parts in ([wave, singles], [singles, wave]):
+        joined = RecordBatch.joined(parts)
+        assert ids_of(joined) == [one for part in parts for one in ids_of(part)]
+        assert (joined.size, sorted(ids_of(joined))) == (wave.size + singles.size, sorted(ids))
