@@ -546,14 +546,23 @@ def _check(chosen: Mapping[str, Any]) -> None:
 
 def block_seconds(milliseconds: Any) -> float:
     """Return `max_block_ms` in seconds. Raise ConfigError for a value that is not valid."""
-    if isinstance(milliseconds, str) and milliseconds.strip().isdigit():  # from a file or the environment
-        milliseconds = int(milliseconds)
-    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float) or not milliseconds >= 0:
+    number = _milliseconds(milliseconds)
+    if number is None or not number >= 0:
         raise ConfigError(
-            f"max_block_ms={milliseconds!r} must be a number of milliseconds, 0 or more.",
+            f"max_block_ms={short_repr(milliseconds)} must be a number of milliseconds, 0 or more.",
             fix="With 0, send_message raises QueueFull at once when the queue is full.",
         )
-    return float(milliseconds) / 1000
+    return number / 1000
+
+
+def _milliseconds(value: Any) -> float | None:
+    is_digits = isinstance(value, str) and value.strip().isdigit()  # from a file or the environment
+    if isinstance(value, bool) or not (is_digits or isinstance(value, int | float)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _as_int(name: str, value: Any) -> int:

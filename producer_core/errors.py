@@ -96,13 +96,13 @@ class CircuitOpen(NotAccepted):
     def __init__(self, *, topic: str | None = None, reason: str = "", retry_after_s: float = 0.0) -> None:
         name = "the cluster" if topic is None else f"topic {topic}"
         super().__init__(
-            f"The circuit of {name} is open: {reason}.", fix=f"Send again in {retry_after_s:.1f} s."
+            f"The circuit of {name} is open: {reason}.", fix=f"Send again in {max(retry_after_s, 0.1):.1f} s."
         )
         self.topic = topic
         """The topic whose circuit is open; None for the circuit of the cluster."""
         self.reason = reason
         self.retry_after_s = retry_after_s
-        """Seconds until the circuit may let a message through as a probe."""
+        """Seconds after which to send again: the circuit may then let a message through as a probe. Above 0."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _circuit_open, (self.topic, self.reason, self.retry_after_s)

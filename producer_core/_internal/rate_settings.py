@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
 
@@ -16,6 +17,9 @@ ALL_TOPICS = "*"
 """The key of the limit for all topics together."""
 
 _FIX = "Write a number above 0, or one per topic: {'orders': 500, '*': 2000}. Leave the setting out for no limit."
+_FIX_OF_TEXT = (
+    "Write a number above 0, or one per topic: orders=500,*=2000. Leave the setting out for no limit."
+)
 
 
 @dataclass(frozen=True)
@@ -45,32 +49,46 @@ def rate_limits(own: Mapping[str, Any]) -> RateLimits | None:
     )
 
 
+def check_rate_text(name: str, value: str) -> None:
+    """Raise ConfigError if the text of a setting that limits the rate is not valid. Other settings pass."""
+    if name in RATE_SETTINGS[:2]:
+        _by_topic(name, value)
+    elif name == RATE_SETTINGS[2]:
+        _burst_seconds(value)
+
+
 def _by_topic(name: str, value: Any) -> dict[str, float]:
     if value is None:
         return {}
+    fix = _FIX_OF_TEXT if isinstance(value, str) else _FIX
     if isinstance(value, str) and "=" in value:  # from a file or the environment: orders=500,*=2000
-        value = dict(_pair(name, part) for part in value.split(","))
+        value = _pairs(name, value)
     if not isinstance(value, Mapping):
-        return {ALL_TOPICS: _rate(name, value)}
+        return {ALL_TOPICS: _rate(name, value, fix)}
     for topic in value:
-        if not isinstance(topic, str) or not topic:
-            raise ConfigError(f"{name}: {short_repr(topic)} is not a topic name.", fix=_FIX)
-    return {topic: _rate(name, rate) for topic, rate in value.items()}
+        if topic != ALL_TOPICS and not is_topic_name(topic):
+            raise ConfigError(
+                f"{name}: {short_repr(topic)} is not a topic name.", fix=f"{TOPIC_RULE} '*' means all topics."
+            )
+    return {topic: _rate(name, rate, fix) for topic, rate in value.items()}
 
 
-def _pair(name: str, part: str) -> tuple[str, str]:
-    topic, separator, rate = part.partition("=")
-    if not separator:
-        raise ConfigError(
-            f"{name}: {short_repr(part.strip())} is not topic=number.", fix="For example, orders=500,*=2000."
-        )
-    return topic.strip(), rate
+def _pairs(name: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        topic, _, rate = (piece.strip() for piece in part.partition("="))
+        if not topic or not rate:
+            raise ConfigError(f"{name}: {short_repr(part.strip())} is not topic=number.", fix=_FIX_OF_TEXT)
+        if topic in pairs:
+            raise ConfigError(f"{name} has two limits for {short_repr(topic)}.", fix="Remove one of them.")
+        pairs[topic] = rate
+    return pairs
 
 
-def _rate(name: str, value: Any) -> float:
+def _rate(name: str, value: Any, fix: str) -> float:
     number = _number(value)
     if number is None or not 0 < number < math.inf:
-        raise ConfigError(f"{name}={short_repr(value)} is not a rate.", fix=_FIX)
+        raise ConfigError(f"{name}={short_repr(value)} is not a rate.", fix=fix)
     return number
 
 

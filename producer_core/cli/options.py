@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from producer_core._internal.rate_settings import check_rate_text
 from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
 from producer_core.errors import ConfigError
@@ -50,6 +52,19 @@ class DurationType(click.ParamType[float]):
         if self._positive and not seconds:
             self.fail(f"{value!r} must be above 0, for example 15m or 2h.", param, ctx)
         return seconds
+
+
+class RateType(click.FloatRange):
+    """A number of messages per second, above 0 and finite."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        rate: float = super().convert(value, param, ctx)
+        if not math.isfinite(rate):  # float() accepts nan and inf
+            self.fail(f"{value!r} is not a number above 0, for example 500.", param, ctx)
+        return rate
 
 
 class TimestampType(click.ParamType[float]):
@@ -155,9 +170,18 @@ def client_settings(
             "--bootstrap-servers is empty.",
             fix="Specify a broker, or omit the option for localhost:9092. Check for an empty variable.",
         )
+    for name, value in settings:
+        _check_rate_option(name, value)
     chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
     inside = pop_servers(chosen)
     return servers or inside or "localhost:9092", chosen
+
+
+def _check_rate_option(name: str, value: str) -> None:
+    try:
+        check_rate_text(name.replace(".", "_"), value)
+    except ConfigError as error:
+        raise ConfigError(f"-X {name} is not valid: {error.what}", fix=error.fix) from error
 
 
 def current_user() -> str:

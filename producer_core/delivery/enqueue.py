@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.withdrawal import check_withdrawn
 from producer_core.delivery.context import DeliveryContext
 from producer_core.delivery.dedup.claims import Claim
 from producer_core.delivery.delivery import AWAITING_DUPLICATE, IN_CLIENT, QUEUED, Callbacks, Delivery
@@ -72,6 +73,8 @@ class MessageEnqueuer:
         self.ended = False  # closing: nothing new is accepted
         # Set by a traced producer, before it starts: starts the span of a message of an earlier process.
         self.resume_span: Callable[[Delivery], Callbacks | None] | None = None
+        # Set by a circuit breaker, before the producer starts: raises CircuitOpen for a message that waits for room.
+        self.check_wait: Callable[[Delivery], None] | None = None
         self._max_block = context.settings.client.max_block
         self._dedup = context.duplicates.deduplicator
         if self._dedup is not None:
@@ -96,7 +99,8 @@ class MessageEnqueuer:
     def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
         """Accept a message; return False for a duplicate of an acknowledged one.
 
-        Raise QueueFull without room for `max_block` seconds; None means the setting `max_block_ms`.
+        Raise QueueFull without room for `max_block` seconds; None means the setting `max_block_ms`. With a circuit breaker,
+        raise CircuitOpen if the circuit opens during the wait.
         """
         now = self._clock()
         if 0 <= now - self._now < _TIME_RESOLUTION:
@@ -124,7 +128,7 @@ class MessageEnqueuer:
         """Claim a message. While too many duplicates are held, wait for their originals as for room in the queue."""
         while (claim := self._duplicates.claim(delivery)) is _PENDING and self._retries.pending >= _MAX_HELD:
             reason = f"{_MAX_HELD:,} messages await a retry or the message they duplicate. Send more slowly."
-            self._wait_for_room(deadline, reason)
+            self._wait_for_room(delivery, deadline, reason)
         return claim
 
     def _accept_claimed(self, delivery: Delivery, claim: Claim, deadline: float) -> bool:
@@ -144,9 +148,9 @@ class MessageEnqueuer:
         if self.pending_log is None:
             return self._offer_until(delivery, deadline)
         while self._saturated():
-            self._wait_for_room(deadline, self._why_full())
+            self._wait_for_room(delivery, deadline, self._why_full())
         while (full := self._log(delivery)) is not None:
-            self._wait_for_room(deadline, str(full))
+            self._wait_for_room(delivery, deadline, str(full))
         return None
 
     def _log(self, delivery: Delivery) -> JournalFull | None:
@@ -183,7 +187,7 @@ class MessageEnqueuer:
 
     def _offer_until(self, delivery: Delivery, deadline: float) -> None:
         while self._saturated() or not self.offer(delivery):
-            self._wait_for_room(deadline, self._why_full())
+            self._wait_for_room(delivery, deadline, self._why_full())
 
     # several messages
 
@@ -348,7 +352,11 @@ class MessageEnqueuer:
 
     # room
 
-    def _wait_for_room(self, deadline: float, reason: str) -> None:
+    def _wait_for_room(self, delivery: Delivery, deadline: float, reason: str) -> None:
+        """Wait for a moment. Raise QueueFull after the deadline, CircuitOpen if the message's circuit is open."""
+        check_withdrawn()
+        if self.check_wait is not None:
+            self.check_wait(delivery)
         if self._hooks.calling:
             raise QueueFull(f"{reason} A delivery callback cannot wait: it runs on the delivery thread.")
         left = deadline - time.monotonic()

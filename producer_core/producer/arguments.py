@@ -6,24 +6,17 @@ import difflib
 import inspect
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from numbers import Integral, Real
 from typing import Any
 
+from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import RetryConfig, is_setting, setting_names
 from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
-
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-TOPIC_RULE = "A topic name consists of 1 to 249 characters from a-z, A-Z, 0-9, '.', '_' and '-'."
-
-
-def is_topic_name(topic: Any) -> bool:
-    return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None and topic not in (".", "..")
 
 
 def check_callback(function: Any, name: str) -> None:

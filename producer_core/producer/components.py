@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.log_queue import QUEUE
+from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core._internal.user_callbacks import short_repr
+from producer_core._internal.withdrawal import Withdrawal
 from producer_core.alerts import ReportedAlerts
 from producer_core.alerts.health import HealthMonitor
 from producer_core.delivery.context import DeliverySettings
@@ -31,7 +34,6 @@ from producer_core.events import Hook, Notice, Severity
 from producer_core.kafka.replication import ReplicationWatch
 from producer_core.kafka.schemas.serializers import message_serializers
 from producer_core.metrics.counters import Metrics
-from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.event_log import EventLog
 from producer_core.producer.health_sampler import HealthSampler
 from producer_core.producer.options import ProducerOptions
@@ -41,9 +43,10 @@ from producer_core.producer.shutdown import Shutdown
 
 if TYPE_CHECKING:
     from producer_core.delivery.enqueue import Enqueuer
+    from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
     from producer_core.delivery.flow_control.circuits import Circuits
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
-    from producer_core.producer.tracing import MessageTracer
+    from producer_core.producer.tracing import MessageTracer, TracingEnqueuer
     from producer_core.replay.strategy import ReplayStrategy
 
 T = TypeVar("T")
@@ -146,45 +149,57 @@ class Components:
 
     def _enqueuer(self) -> Enqueuer:
         """Return the object that accepts messages. A producer has only the steps for the features that it uses."""
-        enqueuer = self._unlimited_enqueuer()
-        if self.rate_limiter is None:
-            return enqueuer
-        self.engine.on_resend = self.rate_limiter.charge
-        self.rate_limiter.stop_at_exit()
+        breaker = None if self.circuits is None else self._circuit_breaker_enqueuer(self.circuits)
+        enqueuer: Enqueuer = breaker or self.engine.enqueuer
+        if self.rate_limiter is not None:
+            enqueuer = self._rate_limited_enqueuer(enqueuer, self.rate_limiter, breaker)
+        return enqueuer if self.tracer is None else self._tracing_enqueuer(enqueuer, self.tracer)
+
+    def _circuit_breaker_enqueuer(self, circuits: Circuits) -> CircuitBreakerEnqueuer:
+        from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
+
+        breaker = CircuitBreakerEnqueuer(self.engine.enqueuer, circuits, journaled=self._journaled)
+        self.engine.enqueuer.check_wait = breaker.check_wait
+        return breaker
+
+    def _rate_limited_enqueuer(
+        self, enqueuer: Enqueuer, limiter: RateLimiter, breaker: CircuitBreakerEnqueuer | None
+    ) -> RateLimitedEnqueuer:
+        self.engine.on_resend = limiter.charge
+        limiter.stop_at_exit()
         self._async_threads = ThreadPoolExecutor(_ASYNC_THREADS, thread_name_prefix="producer-send-async")
         return RateLimitedEnqueuer(
             enqueuer,
-            self.rate_limiter,
+            limiter,
             max_block=self._options.client.max_block,
             in_callback=lambda: self.engine.in_callback,
+            circuits=breaker,
         )
+
+    def _tracing_enqueuer(self, enqueuer: Enqueuer, tracer: MessageTracer) -> TracingEnqueuer:
+        from producer_core.producer.tracing import TracingEnqueuer
+
+        self.engine.enqueuer.resume_span = tracer.resume
+        tracer.close_at_exit(self._close_at_exit)
+        return TracingEnqueuer(enqueuer, tracer)
 
     async def run_in_thread(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a function on another thread, as `asyncio.to_thread` does.
 
-        With rate limits it runs on the producer's own threads: calls that wait do not occupy the loop's.
+        With rate limits it runs on the producer's own threads: calls that wait do not occupy the loop's. When the caller is
+        cancelled, a message that waits for a rate limit or for room is withdrawn.
         """
         self.shutdown.check()
-        call = functools.partial(contextvars.copy_context().run, function, *arguments, **keywords)
+        withdrawal = Withdrawal()
+        call = functools.partial(function, *arguments, **keywords)
+        run = functools.partial(contextvars.copy_context().run, withdrawal.run, call)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._async_threads, call)
+            return await asyncio.get_running_loop().run_in_executor(self._async_threads, run)
         except RuntimeError:  # closed since the check
             self.shutdown.check()
             raise
-
-    def _unlimited_enqueuer(self) -> Enqueuer:
-        enqueuer: Enqueuer = self.engine.enqueuer
-        if self.circuits is not None:
-            from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
-
-            enqueuer = CircuitBreakerEnqueuer(enqueuer, self.circuits, journaled=self._journaled)
-        if self.tracer is None:
-            return enqueuer
-        from producer_core.producer.tracing import TracingEnqueuer
-
-        self.engine.enqueuer.resume_span = self.tracer.resume
-        self.tracer.close_at_exit(self._close_at_exit)
-        return TracingEnqueuer(enqueuer, self.tracer)
+        finally:
+            withdrawal.request()  # without effect once the function has returned
 
     # flow control
 
@@ -205,8 +220,9 @@ class Components:
         )
         if interval > longest:
             raise ConfigError(
-                f"circuit_breaker needs the client's statistics at least every {longest:g} s.",
-                fix=f"Set statistics_interval_ms to at most {1000 * longest:.0f}, for example 1000.",
+                f"circuit_breaker needs the client's statistics at least every {longest:g} s, half of "
+                f"max_in_flight_age_s={2 * longest:g}.",
+                fix=_fix_of_interval(interval, longest),
             )
         return Circuits(
             options.circuit_breaker,
@@ -429,6 +445,14 @@ class _HealthTrigger(Hook):
         if notice.kind == "connection_lost" or (notice.kind == "connected" and self._lost):
             self._lost = notice.kind == "connection_lost"
             self._monitor.check_soon()
+
+
+def _fix_of_interval(interval: float, longest: float) -> str:
+    """Return how to have statistics often enough: a shorter interval, if milliseconds can express it, or a longer age."""
+    fixes = [f"statistics_interval_ms to at most {int(1000 * longest)}"] if longest >= 0.001 else []
+    if interval < math.inf:
+        fixes.append(f"max_in_flight_age_s to at least {2 * interval:g}")
+    return f"Set {', or '.join(fixes)}."
 
 
 def _known_thresholds(given: Mapping[str, float], known: Mapping[str, float]) -> Mapping[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.rate_settings import check_rate_text
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import librdkafka_settings
 from producer_core.errors import ConfigError
@@ -29,6 +30,7 @@ def settings_from(environment: Mapping[str, str]) -> dict[str, Any]:
     for variable, name, value in _variables(environment):
         try:
             settings |= librdkafka_settings({name: value})
+            check_rate_text(name, value)
         except ConfigError as error:
             raise ConfigError(
                 f"The environment variable {variable} is not valid: {error.what}", fix=error.fix

@@ -36,7 +36,7 @@ from producer_core.delivery.prober import OnAmbiguous
 from producer_core.delivery.reports import CloseReport, DeliveryReport, ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.delivery.transport import TransportFactory
-from producer_core.errors import ForkedProducer, InvalidMessage, NotAccepted, QueueFull
+from producer_core.errors import ConfigError, ForkedProducer, InvalidMessage, NotAccepted, QueueFull
 from producer_core.events import DeadLetter, Hook
 from producer_core.kafka.schemas.serializers import JSON_AND_TEXT
 from producer_core.messages import (
@@ -250,9 +250,14 @@ class ReliableKafkaProducer:
     def try_send(self, topic: str, value: Any, key: Any = None, **options: Any) -> bool:
         """Send a message if that is possible without a wait for room or for a rate limit.
 
-        Return False if it is not: the message is not accepted. `options` are those of `send_message`, which also lists the
-        errors.
+        Return False if it is not: the message is not accepted. Raise CircuitOpen while a circuit breaker refuses messages.
+        `options` are those of `send_message` without `max_block_ms`; it also lists the other errors.
         """
+        if "max_block_ms" in options:
+            raise ConfigError(
+                "try_send takes no max_block_ms, because it never waits.",
+                fix="Leave it out, or call send_message with max_block_ms.",
+            )
         try:
             self.send_message(topic, value, key, **options, max_block_ms=0)
         except QueueFull:
@@ -301,12 +306,21 @@ class ReliableKafkaProducer:
         )
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
-        """Send a message and wait, without blocking the event loop, until it is acknowledged or dead."""
+        """Send a message and wait, without blocking the event loop, until it is acknowledged or dead.
+
+        A cancelled call may still be delivered; use a `dedup_key` for a retry. A message that still waits for a rate limit
+        or for room is withdrawn; an accepted message is sent. `options` are those of `send_message`, which also lists the
+        errors.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[DeliveryReport] = loop.create_future()
 
         def report_done(report: DeliveryReport) -> None:
-            loop.call_soon_threadsafe(_resolve, done, report)
+            try:
+                loop.call_soon_threadsafe(_resolve, done, report)
+            except RuntimeError:
+                if not loop.is_closed():  # else the caller has stopped waiting
+                    raise
 
         message_id = await self._components.run_in_thread(
             self.send_message, topic, value, key, on_delivery=report_done, **options

@@ -16,7 +16,7 @@ _OPTIONS = (
         "--dry-run", is_flag=True, help="Show what the replay would do; nothing is sent or changed."
     ),
     click.option("--limit", type=options.ROWS, help="Maximum number of records, oldest first."),
-    click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum records per second."),
+    click.option("--rate", type=options.RateType(), help="Maximum records per second."),
     click.option(
         "--canary",
         type=click.IntRange(min=0),

@@ -103,7 +103,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
     type=click.Choice(["keep", "send"]),
     help="Records possibly on their topic but not found. Default: as planned.",
 )
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum records per second.")
+@click.option("--rate", type=options.RateType(), help="Maximum records per second.")
 @click.option("--canary", type=click.IntRange(min=0), help="Records to settle before the rest.")
 @click.option(
     "--stop-percent",
@@ -169,7 +169,7 @@ def pause(operation_id: str, store_path: Path | None, as_json: bool) -> None:
 
 @replay.command(short_help="Resume a paused replay.")
 @click.argument("operation_id")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="New maximum records per second.")
+@click.option("--rate", type=options.RateType(), help="New maximum records per second.")
 @options.store_option
 @options.as_json
 def resume(operation_id: str, rate: float | None, store_path: Path | None, as_json: bool) -> None:

@@ -56,7 +56,7 @@ class CsvRows(InputRows):
         self.stage = "typing"
         self.source.keep()
         self._conversions = self._conversions_by_column()
-        self.source = self.source.reopen()
+        self.source = self.source.reopen(None if self._stopped else self.source.consumed)
         self.stage = "reading"
 
     def _rows(self) -> Iterator[InputRow | MalformedRow]:

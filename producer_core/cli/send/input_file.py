@@ -34,6 +34,8 @@ class InputSource:
         self.raw = raw
         self.size: int | None = path.stat().st_size if path is not None and path.is_file() else None
         self.stream: IO[bytes] = raw
+        self.consumed = 0  # bytes of the content that `lines` has returned
+        self._content_size: int | None = None
         try:
             self._unpack()
         except ProducerError:
@@ -54,13 +56,24 @@ class InputSource:
         except OSError:
             return 0
 
-    def reopen(self) -> InputSource:
-        """Return the same bytes from the start. The bytes of a pipe come from a temporary file, see `keep`."""
+    @property
+    def content_size(self) -> int | None:
+        """The size of the content in bytes. None while unknown: for a pipe, or before a compressed file was read once."""
+        return self._content_size if self.is_compressed else self.size
+
+    def reopen(self, content_size: int | None = None) -> InputSource:
+        """Return the same bytes from the start. The bytes of a pipe come from a temporary file, see `keep`.
+
+        `content_size` is the size of the content, where all of it was read.
+        """
+        source = self
         if self.path is not None and self.path.is_file():
             self.close()
-            return open_source(self.path)
-        self.stream.seek(0)
-        return self
+            source = open_source(self.path)
+        else:
+            self.stream.seek(0)
+        source.consumed, source._content_size = 0, content_size
+        return source
 
     @property
     def is_compressed(self) -> bool:
@@ -69,9 +82,10 @@ class InputSource:
     def checked(self) -> InputSource:
         """Read a compressed file to its end, and reopen it. Raise InputError where it is damaged."""
         with readable(self.name, damaged="Nothing was sent. Fetch the file again and run the same command."):
-            while self.stream.read(1 << 20):
-                pass
-        return self.reopen()
+            size = 0
+            while block := self.stream.read(1 << 20):
+                size += len(block)
+        return self.reopen(size)
 
     def keep(self) -> None:
         """Make a pipe readable twice: copy it to a temporary file, which disappears with the process."""
@@ -150,12 +164,14 @@ def lines(source: InputSource) -> Iterator[bytes]:
     """Return the lines with their ends, without a UTF-8 byte order mark, each at most LONGEST_LINE bytes."""
     with readable(source.name):
         first = source.stream.readline(LONGEST_LINE)
+        source.consumed += len(first)
         if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError(
                 f"{source.name} is UTF-16 text.", fix=f"Convert it: iconv -f UTF-16 -t UTF-8 {source.name}."
             )
         yield first.removeprefix(b"\xef\xbb\xbf")
         while line := source.stream.readline(LONGEST_LINE):
+            source.consumed += len(line)
             yield line
 
 
@@ -166,5 +182,7 @@ def is_too_long(line: bytes) -> bool:
 def rest_of_line(source: InputSource) -> None:
     """Read and discard the rest of a line that is too long."""
     with readable(source.name):
-        while (piece := source.stream.readline(LONGEST_LINE)) and not piece.endswith(b"\n"):
-            pass
+        while piece := source.stream.readline(LONGEST_LINE):
+            source.consumed += len(piece)
+            if piece.endswith(b"\n"):
+                return

@@ -34,6 +34,8 @@ class ParquetRows(InputRows):
     def progress(self) -> tuple[int, int | None]:
         return self._read, self._total
 
+    content = progress
+
     def prepare(self) -> None:
         if self._file is not None:
             return

@@ -84,7 +84,7 @@ def _bar(state: RunState) -> Iterator[Callable[[], None]]:
         task = bar.add_task("", total=None)
 
         def draw() -> None:
-            done, total = state.rows.progress()
+            done, total = _progress(state)
             description = _preparation(state) or _sentence(state)
             bar.update(task, completed=done, total=total, description=description)
 
@@ -125,8 +125,8 @@ def _connection_trouble(state: RunState, *, anything: bool) -> str:
 
 
 def _remaining(state: RunState) -> str:
-    """Return the share of the input that was read, and the time that the rest takes at this rate."""
-    done, total = state.rows.progress()
+    """Return the share of the input whose rows were accepted, and the time that the rest takes at this rate."""
+    done, total = _progress(state)
     if not total or not done or state.phase != "reading":
         return ""
     seconds = (time.monotonic() - state.started) * (total - done) / done
@@ -134,5 +134,10 @@ def _remaining(state: RunState) -> str:
 
 
 def _share(state: RunState) -> str:
-    done, total = state.rows.progress()
+    done, total = _progress(state)
     return f": {done / total:.0%}" if total else ""
+
+
+def _progress(state: RunState) -> tuple[int, int | None]:
+    """Return the amount of the input that was processed, and the total: before the first row, what was read."""
+    return state.rows.progress() if _preparation(state) else (state.covered, state.rows.content()[1])

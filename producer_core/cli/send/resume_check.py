@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from producer_core._internal.plural import plural
-from producer_core.cli import output
+from producer_core.cli import options, output
 from producer_core.cli.send import progress_bar
 from producer_core.cli.send.fingerprint import (
     Fingerprint,
@@ -181,12 +182,15 @@ def resume_command(ctx: click.Context) -> str:
             parts.append(param.opts[0])
         else:
             for one in value if param.multiple else [value]:
-                parts += (param.opts[0], _as_argument(one))
+                parts += (param.opts[0], _as_argument(one, param.type))
     return shlex.join(parts)
 
 
-def _as_argument(value: Any) -> str:
+def _as_argument(value: Any, type: click.ParamType[Any]) -> str:
     if isinstance(value, tuple):
         name, text = value
         return f"{name}={'...' if _SECRET.search(name) else text}"
-    return f"{value:g}s" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    exact = f"{Decimal(repr(value)):f}".removesuffix(".0")
+    return f"{exact}s" if isinstance(type, options.DurationType) else exact

@@ -61,6 +61,13 @@ class InputRows(ABC):
         """Return how much was read and the total, in bytes (Parquet: rows). The total is None when unknown."""
         return self.source.position(), self.source.size
 
+    def content(self) -> tuple[int, int | None]:
+        """Return how much the rows so far cover and the total, in bytes of the content (Parquet: rows).
+
+        Unlike `progress`, this does not count what is read ahead. The total is None when unknown.
+        """
+        return self.source.consumed, self.source.content_size
+
     def prepare(self) -> None:
         """Read a compressed input completely, so that damage is found before the first row."""
         if self.source.is_compressed and self.source.size is not None:

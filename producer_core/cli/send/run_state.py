@@ -19,7 +19,7 @@ class RunState:
     """Counts and outcome of one `send`. The sending thread writes them; the progress thread reads them.
 
     `progress` is None for an input that cannot be resumed. `position` is the line or row up to which every row was
-    read. `command` continues an interrupted send; see `resume_command`.
+    read. `covered` is how much of the content the accepted rows cover; see `InputRows.content`. `command` continues an interrupted send; see `resume_command`.
     """
 
     producer: ReliableKafkaProducer
@@ -38,6 +38,7 @@ class RunState:
     blank: int = 0
     already_done: int = 0
     position: int = 0
+    covered: int = 0
     exhausted: bool = False
     interrupted: bool = False
     stopped: str = ""

@@ -105,9 +105,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 )
 @click.option("--schema-registry", metavar="URL", help="Address of the schema registry.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Send at most N rows.")
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="Send at most N rows a second."
-)
+@click.option("--rate", type=options.RateType(), metavar="N", help="Send at most N rows a second.")
 @click.option(
     "--skip",
     type=click.IntRange(min=0),

@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core.cli import output
 from producer_core.cli.send.file_progress import FileProgress
 from producer_core.cli.send.fingerprint import Fingerprint, transactional_id_of
@@ -45,7 +46,6 @@ from producer_core.errors import (
 from producer_core.events import Hook, Notice, Remark
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import encode_headers
-from producer_core.producer.arguments import TOPIC_RULE, is_topic_name
 from producer_core.producer.guarantees import DeliveryGuarantee
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
@@ -71,6 +71,10 @@ _REPORTED = frozenset(
 )  # fmt: skip
 """Notices of an exactly_once delivery that are printed when they arrive."""
 _FATAL = ("fenced", "shard_ended")
+
+
+_ReadRow = tuple[InputRow | MalformedRow, int, int]
+"""A row, the number of blank lines before it, and how much of the content it and the rows before it cover."""
 
 
 class _Interrupted(Exception):
@@ -231,6 +235,7 @@ class SendRun:
         self._content: Fingerprint | None = None if resumable is None else resumable.content
         self._listener = listener or ReportListener()
         self._row = -1  # the number of the row that is being enqueued
+        self._covered = 0  # see RunState.covered, with the row that is being enqueued
         self._reading = False  # the input may block; a signal interrupts it
         self._problem: ProducerError | None = None
         self._stopping = threading.Event()  # set by the first signal
@@ -313,7 +318,7 @@ class SendRun:
                 state.progress.row.at = self._row
                 if state.progress.is_settled(self._row):
                     state.already_done += 1
-                    state.position = row.position
+                    self._passed(row)
                     continue
             if isinstance(row, MalformedRow):
                 if self._options.strict:
@@ -322,7 +327,11 @@ class SendRun:
                 self._reject(row.position, row.raw, row.text)
             elif not self._send(row):
                 return
-            state.position = row.position
+            self._passed(row)
+
+    def _passed(self, row: InputRow | MalformedRow) -> None:
+        """Note that the row was accepted, rejected, or settled by an earlier run."""
+        self.state.position, self.state.covered = row.position, self._covered
 
     def _begin(self) -> None:
         """Read up to the first row, so that the columns and any damage of the whole input are known."""
@@ -340,12 +349,11 @@ class SendRun:
                 fix=f"Columns: {', '.join(columns)}.",
             )
 
-    def _read_rows(self) -> Iterator[tuple[InputRow | MalformedRow, int]]:
-        """Return the rows, each with the number of blank lines before it."""
+    def _read_rows(self) -> Iterator[_ReadRow]:
         for row in self._input:
-            yield row, self._input.blank
+            yield row, self._input.blank, self._input.content()[0]
 
-    def _unchanged(self, content: Fingerprint) -> Iterator[tuple[InputRow | MalformedRow, int]]:
+    def _unchanged(self, content: Fingerprint) -> Iterator[_ReadRow]:
         """Return the rows while the file matches its fingerprint. Raise a read error after the rows before it."""
         # the reader closes its own descriptor after the last row
         file = os.dup(self._input.source.raw.fileno())
@@ -354,7 +362,7 @@ class SendRun:
         more = True
         try:
             while more and problem is None:
-                batch: list[tuple[InputRow | MalformedRow, int]] = []
+                batch: list[_ReadRow] = []
                 try:
                     batch += itertools.islice(rows, _CHECK_ROWS)
                 except ProducerError as error:
@@ -375,7 +383,10 @@ class SendRun:
                 found = next(self._rows, None)
             finally:
                 self._reading = False
-        row, self.state.blank = (None, self._input.blank) if found is None else found
+        if found is None:
+            self.state.blank = self._input.blank
+            return None
+        row, self.state.blank, self._covered = found
         return row
 
     def _send(self, row: InputRow) -> bool:

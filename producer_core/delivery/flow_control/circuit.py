@@ -120,15 +120,21 @@ class Circuit:
 
     # probes
 
-    def refusal(self, now: float) -> CircuitOpen | None:
-        """Return the error for a message that the circuit does not let through."""
+    def refusal(self, now: float, tick: float) -> CircuitOpen | None:
+        """Return the error for a message that the circuit does not let through.
+
+        `tick` is the time in seconds until the next observation: the wait when no other time is known, because the circuit
+        waits for a connection or for the outcomes of its probes.
+        """
         settings, state = self._settings, self.status.state
         permits = settings.permitted_number_of_calls_in_half_open_state
         if state is CLOSED or (state is HALF_OPEN and self._permitted < permits):
             return None
         waits = settings.wait_duration_in_open_state_s if state is OPEN else settings.max_in_flight_age_s
-        left = max(0.0, self.status.since + waits - now)
-        return CircuitOpen(topic=self.topic, reason=self.status.reason, retry_after_s=left)
+        left = self.status.since + waits - now
+        return CircuitOpen(
+            topic=self.topic, reason=self.status.reason, retry_after_s=left if left > 0 else tick
+        )
 
     def take_permit(self) -> bool:
         """Count a probe; return whether the circuit is half-open."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from numbers import Integral, Real
 from typing import Any
 
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
 
 
@@ -16,7 +17,7 @@ class CircuitBreaker:
     """When a producer stops accepting messages, and when it accepts them again. Names follow resilience4j.
 
     A call is an attempt with a definite outcome: an acknowledgement, or a delivery report with an error. The circuit opens
-    when `failure_rate_threshold` (a share from 0 to 1) of the calls within `sliding_window_size_s` failed, and there were
+    when `failure_rate_threshold` (a share above 0, at most 1) of the calls within `sliding_window_size_s` failed, and there were
     at least `minimum_number_of_calls`. It also opens when no broker was connected for `max_in_flight_age_s`, or when
     messages were in flight for as long and none was acknowledged.
 
@@ -41,11 +42,23 @@ class CircuitBreaker:
 def _check(name: str, value: Any) -> None:
     counted = name in ("minimum_number_of_calls", "permitted_number_of_calls_in_half_open_state")
     is_number = isinstance(value, Integral if counted else Real) and not isinstance(value, bool)
-    if not is_number or not 0 < float(value) < math.inf:
+    if not is_number or not _is_positive(value):
         what = "a whole number above 0" if counted else "a number above 0"
-        raise ConfigError(f"{name} must be {what}, not {value!r}.", fix="Leave it out for the default.")
+        raise ConfigError(
+            f"{name} must be {what}, not {short_repr(value)}.", fix="Leave it out for the default."
+        )
     if name == "failure_rate_threshold" and value > 1:
-        raise ConfigError(f"{name} is a share from 0 to 1, not {value!r}.", fix="For 50 %, write 0.5.")
+        raise ConfigError(
+            f"{name} is a share above 0 and at most 1, not {short_repr(value)}.", fix="For 50 %, write 0.5."
+        )
+
+
+def _is_positive(value: Any) -> bool:
+    """Whether a number is above 0 and fits a float."""
+    try:
+        return 0 < float(value) < math.inf
+    except OverflowError:
+        return False
 
 
 class CircuitState(StrEnum):

@@ -28,6 +28,19 @@ class CircuitBreakerEnqueuer:
         self._journaled = journaled
         self._accept = enqueuer.accept
 
+    def check(self, delivery: Delivery) -> None:
+        """Raise CircuitOpen for a message that would be refused now. Asked before a wait for a rate limit."""
+        if self._circuits.guarded and self._decides_about(delivery):
+            self._circuits.check(delivery.topic)
+
+    def check_wait(self, delivery: Delivery) -> None:
+        """Raise CircuitOpen for a message that waits, once its circuit is open."""
+        if self._circuits.guarded and self._decides_about(delivery):
+            self._circuits.check(delivery.topic, open_only=True)
+
+    def _decides_about(self, delivery: Delivery) -> bool:
+        return not self._journaled or delivery.on_replayed is not None
+
     @property
     def transport(self) -> Transport:
         return self._enqueuer.transport

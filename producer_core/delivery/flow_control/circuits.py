@@ -12,8 +12,8 @@ from typing import Any
 from producer_core.delivery.flow_control.circuit import Circuit
 from producer_core.delivery.flow_control.circuit_breaker import (
     CLOSED,
+    OPEN,
     CircuitBreaker,
-    CircuitState,
     CircuitStatus,
     Evidence,
 )
@@ -73,6 +73,7 @@ class Circuits(Hook):
         self._in_flight = in_flight
         self._notify = notify
         self._journaled = journaled
+        self._tick = tick
         self._longest_tick = 2 * tick
         self._clock = clock
         self._now = monotonic
@@ -134,12 +135,24 @@ class Circuits(Hook):
 
     def admit(self, topic: str) -> bool:
         """Let a message through; return whether it is a probe. Raise CircuitOpen if the circuit is open."""
+        return self._ask(topic, take_permit=True)
+
+    def check(self, topic: str, *, open_only: bool = False) -> None:
+        """Raise CircuitOpen if `admit` would. No message passes, so this takes no permit of a half-open circuit.
+
+        With `open_only`, a half-open circuit raises nothing: a message that was let through before waits on.
+        """
+        self._ask(topic, take_permit=False, open_only=open_only)
+
+    def _ask(self, topic: str, *, take_permit: bool, open_only: bool = False) -> bool:
         now = self._now()
         with self._lock:
             notices = self._evaluate(now, (topic,))
             circuits = (self._cluster, self._circuit_of(topic))
-            refusal = circuits[0].refusal(now) or circuits[1].refusal(now)
-            probes = [] if refusal else [circuit.take_permit() for circuit in circuits]
+            asked = [one for one in circuits if one.status.state is OPEN] if open_only else circuits
+            refusals = (circuit.refusal(now, self._tick) for circuit in asked)
+            refusal = next((one for one in refusals if one is not None), None)
+            probes = [circuit.take_permit() for circuit in circuits] if take_permit and not refusal else []
             if refusal is not None:
                 self._refused[topic] += 1
         self._emit(notices)
@@ -226,7 +239,7 @@ class Circuits(Hook):
         before = circuit.status.state
         if not circuit.decide(evidence, now, self._observed):
             return
-        if circuit.status.state is CircuitState.OPEN:
+        if circuit.status.state is OPEN:
             self._times_opened += 1
         if before is CLOSED:
             yield self._notice(circuit, "circuit_opened", now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.flow_control.rate_limiter import RateLimiter
@@ -14,10 +14,18 @@ if TYPE_CHECKING:
     from producer_core.delivery.transport import Transport
 
 
+class CircuitCheck(Protocol):
+    """Raises CircuitOpen: `check` for a message that would be refused now, `check_wait` for one that waits already."""
+
+    def check(self, delivery: Delivery) -> None: ...
+    def check_wait(self, delivery: Delivery) -> None: ...
+
+
 class RateLimitedEnqueuer:
     """Has the methods of `MessageEnqueuer` with which messages are sent, and waits for the rate limiter before each.
 
     `max_block` is in seconds and covers both waits. `in_callback` returns whether the calling thread must not wait.
+    `circuits` refuses messages during an outage: before a wait, and while they wait.
     """
 
     def __init__(
@@ -27,11 +35,13 @@ class RateLimitedEnqueuer:
         *,
         max_block: float,
         in_callback: Callable[[], bool],
+        circuits: CircuitCheck | None = None,
     ) -> None:
         self._enqueuer = enqueuer
         self._limiter = limiter
         self._max_block = max_block
         self._in_callback = in_callback
+        self._circuits = circuits
         self._accept = enqueuer.accept
 
     @property
@@ -41,7 +51,7 @@ class RateLimitedEnqueuer:
     def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
         if not self._limiter.take_now(delivery):
             left = self._max_block if max_block is None else max_block
-            max_block = left - self._limiter.acquire(delivery, min(left, self._max_wait()))
+            max_block = left - self._wait(delivery, min(left, self._max_wait()))
         accepted = False
         try:
             accepted = self._accept(delivery, max_block)
@@ -61,7 +71,8 @@ class RateLimitedEnqueuer:
 
         for delivery in deliveries:
             try:
-                self._limiter.acquire(delivery, self._max_wait(), before_wait=accept_ready)
+                if not self._limiter.take_now(delivery):
+                    self._wait(delivery, self._max_wait(), accept_ready)
             except ProducerError as error:
                 accept_ready()
                 results.append(error)
@@ -81,12 +92,25 @@ class RateLimitedEnqueuer:
 
     def resend(self, delivery: Delivery) -> None:
         """Send a dead letter again, at the rate of all other messages."""
-        self._limiter.acquire(delivery, self._max_wait())
+        if not self._limiter.take_now(delivery):
+            self._wait(delivery, self._max_wait())
         try:
             self._enqueuer.resend(delivery)
         except BaseException:
             self._limiter.give_back(delivery)
             raise
+
+    def _wait(
+        self, delivery: Delivery, max_wait: float, before_wait: Callable[[], None] = lambda: None
+    ) -> float:
+        """Wait for the limit, and return the seconds that the wait took. Raise CircuitOpen during an outage."""
+        circuits = self._circuits
+        if circuits is None:
+            return self._limiter.acquire(delivery, max_wait, before_wait=before_wait)
+        circuits.check(delivery)
+        return self._limiter.acquire(
+            delivery, max_wait, before_wait=before_wait, check=lambda: circuits.check_wait(delivery)
+        )
 
     def _max_wait(self) -> float:
         return 0.0 if self._in_callback() else self._max_block

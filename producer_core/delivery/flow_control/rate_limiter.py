@@ -5,11 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 from typing import TypedDict
 
 from producer_core._internal.at_exit import run_before_threads_are_joined
 from producer_core._internal.rate_settings import ALL_TOPICS, RateLimits
+from producer_core._internal.withdrawal import check_withdrawn
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.flow_control.token_bucket import TokenBucket, ready_together
 from producer_core.errors import ProducerClosed, RateLimited
@@ -26,8 +30,26 @@ class RateLimitStats(TypedDict):
     refused_messages: int
 
 
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """The bytes of a message, and the monotonic time at which it may be sent.
+
+    The time becomes earlier when a message before it gives up its wait.
+    """
+
+    size: int
+    at: float
+
+
+_Buckets = list[tuple[TokenBucket, float]]
+
+
 class RateLimit:
-    """The limits of one topic, or of all topics together. Reservations are granted in the order of the calls."""
+    """The limits of one topic, or of all topics together. Reservations are granted in the order of the calls.
+
+    The buckets contain the tokens of messages that wait. `_granted` are copies without those tokens, from which the waiting
+    messages are planned again when one of them gives up.
+    """
 
     def __init__(self, name: str, messages: float | None, size: float | None, burst: float) -> None:
         self._name = name
@@ -35,13 +57,14 @@ class RateLimit:
         self._bytes = None if size is None else TokenBucket(size, burst)
         self._lock = threading.RLock()  # a signal handler may send too
         self._last = 0.0  # the latest reserved time: nothing overtakes a message that waits
+        self._waiting: deque[Reservation] = deque()
+        self._granted: tuple[TokenBucket | None, TokenBucket | None] = (None, None)
 
-    def reserve(self, size: int, now: float, max_wait: float) -> float:
-        """Reserve a message of `size` bytes and return the seconds until it may be sent.
-
-        Raise RateLimited, and reserve nothing, if that is more than `max_wait`.
-        """
+    def reserve(self, size: int, now: float, max_wait: float) -> Reservation:
+        """Reserve a message of `size` bytes. Raise RateLimited, and reserve nothing, if it would wait for longer than
+        `max_wait` seconds."""
         with self._lock:
+            self._grant(now)
             tokens = self._tokens(size)
             at = max(ready_together(tokens, now), self._last)
             if at - now > max_wait:
@@ -50,14 +73,41 @@ class RateLimit:
                     fix="Send later or more slowly, or raise the limit or max_block_ms.",
                     retry_after_s=at - now,
                 )
+            reservation = Reservation(size, at)
+            if at > now:
+                if not self._waiting:
+                    self._granted = copy(self._messages), copy(self._bytes)
+                self._waiting.append(reservation)
+                self._last = at
             self._take(tokens, at)
-            self._last = at
-            return at - now
+            return reservation
+
+    def cancel(self, reservation: Reservation, now: float) -> None:
+        """Return the tokens of a message that was not sent. The messages that wait behind it move up."""
+        with self._lock:
+            self._grant(now)
+            if reservation not in self._waiting:
+                self.give_back(reservation.size)
+                return
+            self._waiting.remove(reservation)
+            self._messages, self._bytes = copy(self._granted[0]), copy(self._granted[1])
+            self._last = 0.0
+            for behind in self._waiting:
+                tokens = self._tokens(behind.size)
+                behind.at = min(behind.at, max(ready_together(tokens, now), self._last))
+                self._take(tokens, behind.at)
+                self._last = behind.at
+
+    def _grant(self, now: float) -> None:
+        """Note that the messages whose time has come do not wait any more."""
+        while self._waiting and self._waiting[0].at <= now:
+            passed = self._waiting.popleft()
+            self._take(self._tokens(passed.size, self._granted), passed.at)
 
     def take_now(self, size: int, now: float) -> bool:
         """Reserve a message if it may be sent at once, and return whether that is so."""
         with self._lock:
-            if self._last > now or (self._messages is not None and not self._messages.take_now(1, now)):
+            if self._waiting or (self._messages is not None and not self._messages.take_now(1, now)):
                 return False
             if self._bytes is None or self._bytes.take_now(size, now):
                 return True
@@ -69,19 +119,25 @@ class RateLimit:
         """Take the tokens of a message that is sent at once. Later messages wait until they are made up for."""
         with self._lock:
             self._take(self._tokens(size), now)
+            if self._waiting:
+                self._take(self._tokens(size, self._granted), now)
 
     def give_back(self, size: int) -> None:
         """Return the tokens of a message that was not sent."""
         with self._lock:
-            for bucket, tokens in self._tokens(size):
+            granted = self._tokens(size, self._granted) if self._waiting else []
+            for bucket, tokens in [*self._tokens(size), *granted]:
                 bucket.give_back(tokens)
 
-    def _tokens(self, size: int) -> list[tuple[TokenBucket, float]]:
-        wanted = ((self._messages, 1), (self._bytes, size))
+    def _tokens(
+        self, size: int, buckets: tuple[TokenBucket | None, TokenBucket | None] | None = None
+    ) -> _Buckets:
+        messages, octets = buckets or (self._messages, self._bytes)
+        wanted = ((messages, 1), (octets, size))
         return [(bucket, tokens) for bucket, tokens in wanted if bucket is not None]
 
     @staticmethod
-    def _take(tokens: list[tuple[TokenBucket, float]], at: float) -> None:
+    def _take(tokens: _Buckets, at: float) -> None:
         for bucket, count in tokens:
             bucket.take(count, at)
 
@@ -131,37 +187,46 @@ class RateLimiter:
         return self._by_topic.get(topic, self._all_topics)
 
     def acquire(
-        self, delivery: Delivery, max_wait: float, *, before_wait: Callable[[], None] = lambda: None
+        self,
+        delivery: Delivery,
+        max_wait: float,
+        *,
+        before_wait: Callable[[], None] = lambda: None,
+        check: Callable[[], None] = lambda: None,
     ) -> float:
         """Wait until the message may be sent, and return the seconds that the wait took.
 
-        Raise RateLimited at once if the wait would exceed `max_wait` seconds, and ProducerClosed after `stop`.
+        Raise RateLimited at once if the wait would exceed `max_wait` seconds, and ProducerClosed after `stop`. An error of
+        `check`, which is called before each step of the wait, ends the wait.
         """
         size, waited = self._size_of(delivery), 0.0
-        reserved: list[RateLimit] = []
+        reserved: list[tuple[RateLimit, Reservation]] = []
         try:
             for limit in self._limits_of(delivery.topic):
-                delay = limit.reserve(size, self._monotonic(), max_wait - waited)
-                reserved.append(limit)
-                if delay:
+                now = self._monotonic()
+                reservation = limit.reserve(size, now, max_wait - waited)
+                reserved.append((limit, reservation))
+                if reservation.at > now:
                     before_wait()
-                    self._wait(delay)
-                    waited += delay
+                    self._wait(reservation, check)
+                    waited += max(0.0, reservation.at - now)
         except BaseException as error:
-            for limit in reserved:
-                limit.give_back(size)
+            for limit, reservation in reserved:
+                limit.cancel(reservation, self._monotonic())
             self._count_refusal(error)
             raise
         if waited:
             self._count_delay(waited)
         return waited
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, reservation: Reservation, check: Callable[[], None]) -> None:
         """Wait in short steps: a signal handler that closes the producer could not set an event that its thread awaits."""
-        until, pause = time.monotonic() + seconds, threading.Event()
-        while (left := until - time.monotonic()) > 0:
+        pause = threading.Event()
+        while (left := reservation.at - self._monotonic()) > 0:
             if self._stopped:
                 raise ProducerClosed
+            check_withdrawn()
+            check()
             pause.wait(min(left, _STEP_S))
 
     def charge(self, delivery: Delivery) -> None:

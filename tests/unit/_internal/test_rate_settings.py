@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from producer_core._internal.rate_settings import RateLimits, rate_limits
@@ -55,3 +57,33 @@ def test_the_settings_are_accepted_with_dots_and_do_not_reach_the_client():
 
     assert config.rate_limits == RateLimits({"*": 100.0}, {}, 1.0)
     assert not [name for name in config.settings if "per.second" in name or "per_second" in name]
+
+
+@pytest.mark.parametrize("topic", ["or ders", "a" * 300, "", ".", "orders/eu"])
+def test_a_limit_of_a_name_that_no_topic_can_have_is_refused(topic):
+    with pytest.raises(ConfigError, match=r"is not a topic name.*1 to 249 characters"):
+        rate_limits({"max_messages_per_second": {topic: 5}})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orders=1,orders=2", "has two limits for 'orders'"),
+        ("*=1, *=2", r"has two limits for '\*'"),
+        ("orders=", "'orders=' is not topic=number"),
+        ("=5", "'=5' is not topic=number"),
+        ("or ders=5", "'or ders' is not a topic name"),
+    ],
+)
+def test_a_text_with_a_mistake_is_refused(text, message):
+    with pytest.raises(ConfigError, match=message):
+        rate_limits({"max_bytes_per_second": text})
+
+
+@pytest.mark.parametrize("text", ["x", "orders=", "orders=x"])
+def test_the_advice_for_a_text_is_a_text_that_works(text):
+    with pytest.raises(ConfigError) as refused:
+        rate_limits({"max_messages_per_second": text})
+
+    example = re.search(r"one per topic: (\S+)\.", refused.value.fix)[1]
+    assert rate_limits({"max_messages_per_second": example}).messages == {"orders": 500.0, "*": 2000.0}

@@ -294,3 +294,17 @@ def test_importing_the_options_loads_no_kafka_client():
     code = "import sys, producer_core.cli.options; print('confluent_kafka' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_rate_limit_that_is_not_valid_names_its_option():
+    with pytest.raises(ConfigError, match=r"-X max.messages.per.second is not valid: .*orders=500,\*=2000"):
+        options.client_settings(None, (("max.messages.per.second", "x"),), None)
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "0", "-1"])
+@pytest.mark.parametrize("command", [("send", "orders"), ("replay", "resume", "1")], ids=" ".join)
+def test_a_rate_that_is_no_finite_number_is_refused_by_its_option(command, given):
+    done = run(*command, "--rate", given)
+
+    assert done.exit_code == 2
+    assert "'--rate'" in done.output

@@ -89,3 +89,11 @@ def test_config_may_be_the_path_of_a_file(tmp_path):
     with ReliableKafkaProducer(config=tmp_path / "client.json", transport=transport, **QUIET) as producer:
         assert producer.bootstrap_servers == ["a:1"]
         assert producer.config.settings["linger.ms"] == 7
+
+
+@pytest.mark.parametrize(
+    "variable", ["MAX_MESSAGES_PER_SECOND", "MAX_BYTES_PER_SECOND", "RATE_LIMIT_BURST_MS"]
+)
+def test_a_rate_limit_that_is_not_valid_names_its_variable(variable):
+    with pytest.raises(ConfigError, match=f"The environment variable PRODUCER_CORE_{variable} is not valid"):
+        settings_from({f"PRODUCER_CORE_{variable}": "x"})

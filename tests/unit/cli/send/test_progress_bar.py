@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import re
 import time
 from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
 
-from producer_core.cli.send.progress_bar import _sentence
+from producer_core.cli.send.fingerprint import fingerprint
+from producer_core.cli.send.open_rows import open_rows
+from producer_core.cli.send.progress_bar import _remaining, _sentence
+from producer_core.cli.send.send_run import RowOptions, SendRun
 from producer_core.delivery.connection_state import ConnectionState
+from tests.fixtures.enqueueing import quick_producer
 
 UP = {"brokers": {"b": {"state": "UP"}}}
 REFUSED = KafkaError(KafkaError._TRANSPORT, "localhost:9092/1: Connect failed: Connection refused")
@@ -51,3 +58,49 @@ def test_one_lost_broker_of_several_is_not_a_lost_connection(state):
 def test_malformed_lines_are_counted_as_malformed_and_not_as_dead(state):
     state.malformed = 2
     assert "1,000 acknowledged, 1 dead, 2 malformed" in _sentence(state)
+
+
+ROWS = 50
+
+
+def file_of(form, folder):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = folder / {"jsonl": "r.jsonl", "gz": "r.jsonl.gz", "csv": "r.csv", "csv.gz": "r.csv.gz"}.get(
+        form, f"r.{form}"
+    )
+    lines = [f"{number:03}" for number in range(ROWS)]
+    text = "\n".join(["name", *lines] if "csv" in form else [f'"{line}"' for line in lines])
+    if form == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"name": lines}), path)
+    elif form.endswith("gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("resumable", [False, True], ids=["", "resumable"])
+@pytest.mark.parametrize("form", ["jsonl", "gz", "csv", "csv.gz", "parquet"])
+def test_the_share_counts_the_rows_that_were_accepted(form, resumable, tmp_path):
+    """Regression: a small file is read ahead, so the line said 100 % and 0 s left from the first row on."""
+    path = file_of(form, tmp_path)
+    shares = []
+    with contextlib.closing(open_rows(path)) as rows:
+        producer, _ = quick_producer()
+        run = SendRun(producer, rows, "orders", RowOptions())
+        run._content = fingerprint(path, lambda done, total: None) if resumable else None
+        accept = producer.send_message
+
+        def send_message(*arguments, **options):
+            shares.append(_remaining(run.state))
+            return accept(*arguments, **options)
+
+        producer.send_message = send_message
+        run.run()
+    percents = [float(re.match(r", (\d+)%", share)[1]) for share in shares[1:]]
+
+    assert shares[0] == "" and len(shares) == ROWS
+    assert percents == pytest.approx([100 * done / ROWS for done in range(1, ROWS)], abs=3.0)
+    assert run.state.covered == rows.content()[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -58,3 +59,15 @@ def test_the_resume_command_omits_restart_and_masks_secrets():
         assert part in command
     assert "--restart" not in command
     assert "hunter2" not in command
+
+
+@pytest.mark.parametrize("rate", ["0.5", "0.1234567890123", "1e-07", "1234567.25", "500"])
+@pytest.mark.parametrize("wait", ["15s", "2.5s", "1m", "0.00001234567s"])
+def test_the_resume_command_has_the_same_numbers(rate, wait):
+    """Regression: it said `--rate 0.5s`, which the command refuses."""
+    context = send.make_context("send", ["orders", "rows.csv", "--rate", rate, "--wait", wait])
+
+    again = send.make_context("send", shlex.split(resume_command(context))[2:])
+
+    assert again.params["rate"] == float(rate)
+    assert again.params["wait"] == context.params["wait"]

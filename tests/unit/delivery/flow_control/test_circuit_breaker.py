@@ -183,3 +183,11 @@ def test_more_failures_never_keep_a_circuit_closed(succeeded, failed, settings):
 def test_a_setting_out_of_range_is_refused_with_its_name(name, value):
     with pytest.raises(ConfigError, match=name):
         CircuitBreaker(**{name: value})
+
+
+@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(CircuitBreaker)])
+@pytest.mark.parametrize("value", [10**400, 10**5000], ids=["400 digits", "5,000 digits"])
+def test_a_huge_number_is_refused_like_any_other_wrong_value(name, value):
+    """Regression: a bare OverflowError."""
+    with pytest.raises(ConfigError, match=name):
+        CircuitBreaker(**{name: value})

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError
 
 from producer_core import CircuitBreaker, CircuitOpen, ReliableKafkaProducer, RetryConfig
 from producer_core.errors import ConfigError, ProducerClosed, QueueFull
-from producer_core.events import Notice
+from producer_core.events import AttemptFailed, Notice
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.operation_counts import counts_of
 from tests.support import eventually
@@ -347,3 +349,150 @@ def test_a_severe_error_is_ignored_unless_the_stop_was_asked_for(open_producer):
 def test_an_unknown_way_to_handle_severe_errors_is_refused(given):
     with pytest.raises(ConfigError, match="on_severe_errors="):
         ReliableKafkaProducer("memory:9092", store=None, on_severe_errors=given)
+
+
+# waits
+
+
+def wait_for_room(producer, cluster, send):
+    """Fill the client's queue, call `send` on another thread, and return its future once it waits."""
+    cluster.code, cluster.down = "hold", True
+    assert producer.send_message("orders", 0)
+    pool = ThreadPoolExecutor(1)
+    waiting = pool.submit(send)
+    pool.shutdown(wait=False)
+    eventually(lambda: producer._engine.enqueuer._settled._waiting)
+    return waiting
+
+
+def open_circuit(producer, topic):
+    """Let as many attempts fail as open the circuit of a topic, while those of another topic succeed."""
+    circuits = producer._components.circuits
+    for number in range(FAILURES):
+        failed = AttemptFailed(
+            f"id-{number}", topic, "_MSG_TIMED_OUT", "ambiguous", "late", 1, None, False, 0.0
+        )
+        circuits.attempt_failed(failed)
+    assert producer.circuits.times_opened
+
+
+def test_a_call_that_waits_for_room_raises_when_the_circuit_opens(open_producer, cluster):
+    """Regression: it waited for the whole max_block_ms and raised QueueFull."""
+    producer, transport = open_producer(config={"max_block_ms": 600_000}, transport={"capacity": 1})
+    waiting = wait_for_room(producer, cluster, lambda: producer.send_message("orders", 1))
+    open_circuit(producer, "orders")
+
+    with pytest.raises(CircuitOpen) as refused:
+        waiting.result(20)
+
+    assert refused.value.topic is None
+    assert producer.get_stats()["circuit_breaker"]["messages_refused"] == 1
+    transport.release()
+
+
+def test_a_batch_that_waits_for_room_reports_the_open_circuit(open_producer, cluster):
+    producer, transport = open_producer(config={"max_block_ms": 600_000}, transport={"capacity": 1})
+    producer._in_groups = True
+    waiting = wait_for_room(producer, cluster, lambda: producer.send_batch("orders", [1, 2, 3]))
+    open_circuit(producer, "orders")
+
+    batch = waiting.result(20)
+
+    assert batch["failed"] == 3
+    assert all("circuit of the cluster is open" in entry.error for entry in batch["results"])
+    transport.release()
+
+
+def test_a_replay_that_waits_for_room_stops_when_the_circuit_opens(open_producer, cluster, tmp_path):
+    """With a journal too: a dead letter that is sent again is not in the journal."""
+    producer, transport = open_producer(
+        config={"max_block_ms": 600_000}, transport={"capacity": 1}, journal_dir=tmp_path / "journal"
+    )
+    cluster.down = True
+    producer.send_message("orders", 0)
+    producer.flush(20)
+    replay = partial(producer.replay_dlq_messages, "orders", timeout=600, inconclusive="send")
+    waiting = wait_for_room(producer, cluster, replay)
+    open_circuit(producer, "orders")
+
+    assert waiting.result(20) == 0
+    assert len(producer.get_dlq_messages()) == 1
+    transport.release()
+
+
+def test_with_a_journal_a_call_that_waits_for_room_waits_on(open_producer, cluster, tmp_path):
+    producer, _ = open_producer(journal_dir=tmp_path / "journal", config={"max_block_ms": 300})
+    producer._engine.enqueuer._saturated = lambda: True  # as with a full disk
+    fail_circuit = threading.Timer(0.1, lambda: open_circuit(producer, "orders"))
+    fail_circuit.start()
+
+    with pytest.raises(QueueFull):
+        producer.send_message("orders", 1)
+    fail_circuit.join()
+    producer._engine.enqueuer._saturated = lambda: False
+
+
+def test_a_message_that_waits_for_room_is_withdrawn_with_its_cancelled_call(open_producer, cluster):
+    """Regression: it was sent although its caller had given up."""
+    producer, transport = open_producer(
+        False, config={"max_block_ms": 600_000}, transport={"capacity": 1}, enable_deduplication=True
+    )
+    cluster.code, cluster.down = "hold", True
+    producer.send_message("orders", 0)
+
+    async def give_up():
+        sending = asyncio.create_task(producer.send_async("orders", 1, dedup_key="one"))
+        while not producer._engine.enqueuer._settled._waiting:
+            await asyncio.sleep(0.001)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+    asyncio.run(give_up())
+    cluster.down = False
+    eventually(lambda: transport.release() or producer.pending_count == 0)
+
+    assert producer.get_stats()["messages_sent"] == 1
+    assert producer.send_message("orders", 1, dedup_key="one"), "the claim was released"
+
+
+def test_a_cancelled_call_whose_message_was_accepted_is_delivered_without_an_error(
+    open_producer, cluster, caplog
+):
+    """Regression: the report was logged as `RuntimeError: Event loop is closed`."""
+    producer, transport = open_producer(False)
+    cluster.code, cluster.down = "hold", True
+
+    async def give_up():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.send_async("orders", 1), 0.2)
+
+    asyncio.run(give_up())
+    cluster.down = False
+    eventually(lambda: transport.release() or producer.get_stats()["messages_sent"] == 1)
+    producer.close()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("age", [1.0, 0.5, 1e-9])
+def test_the_advice_about_rare_statistics_works(age):
+    """Regression: it said «at most 500, for example 1000»."""
+    with pytest.raises(ConfigError) as refused:
+        ReliableKafkaProducer(
+            "memory:9092", store=None, circuit_breaker=CircuitBreaker(max_in_flight_age_s=age),
+            transport=InMemoryTransport.factory(),
+        )  # fmt: skip
+
+    advice = refused.value.fix
+    if (interval := re.search(r"statistics_interval_ms to at most (\d+)", advice)) is not None:
+        with ReliableKafkaProducer(
+            "memory:9092", {"statistics_interval_ms": int(interval[1])}, store=None,
+            circuit_breaker=CircuitBreaker(max_in_flight_age_s=age), transport=InMemoryTransport.factory(),
+        ) as producer:  # fmt: skip
+            assert producer.circuits is not None
+    longer = float(re.search(r"max_in_flight_age_s to at least ([\d.]+)\.", advice)[1])
+    with ReliableKafkaProducer(
+        "memory:9092", store=None, circuit_breaker=CircuitBreaker(max_in_flight_age_s=longer),
+        transport=InMemoryTransport.factory(),
+    ) as producer:  # fmt: skip
+        assert producer.circuits is not None
+    assert "example" not in advice

@@ -357,3 +357,51 @@ def test_a_topic_that_is_idle_again_takes_no_memory(world):
     world.tick(12)
 
     assert world.circuits._topics == {}
+
+
+def retry_after(world):
+    with pytest.raises(CircuitOpen) as refused:
+        world.circuits.admit("orders")
+    return refused.value
+
+
+def test_without_a_connection_the_wait_is_until_the_next_observation():
+    """Regression: it was 0 once the wait of the open circuit had passed, so that an obedient caller tried without a pause."""
+    world = World(wait_duration_in_open_state_s=3.0, max_in_flight_age_s=2.0)
+    world.unreachable = "no broker is connected"
+    world.tick(20)
+
+    refused = retry_after(world)
+
+    assert refused.retry_after_s == 1.0
+    assert "Send again in 1.0 s." in str(refused)
+
+
+def test_a_half_open_circuit_without_probes_left_gives_a_wait_above_0():
+    world = World(
+        wait_duration_in_open_state_s=3.0,
+        max_in_flight_age_s=2.0,
+        permitted_number_of_calls_in_half_open_state=1,
+    )
+    world.fail(count=20)
+    world.clock.advance(4)
+    world.circuits.admit("orders")
+
+    assert retry_after(world).retry_after_s == pytest.approx(2.0)
+    world.clock.advance(1.999)
+    refused = retry_after(world)
+    assert 0 < refused.retry_after_s < 0.01
+    assert "Send again in 0.1 s." in str(refused)
+
+
+def test_a_check_takes_no_probe_of_a_half_open_circuit():
+    world = World(wait_duration_in_open_state_s=3.0, permitted_number_of_calls_in_half_open_state=2)
+    world.fail(count=20)
+    world.clock.advance(4)
+    for _ in range(10):
+        world.circuits.check("orders")
+
+    assert world.let_through() == 2
+    with pytest.raises(CircuitOpen):
+        world.circuits.check("orders")
+    world.circuits.check("orders", open_only=True)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
@@ -265,3 +266,130 @@ def test_a_signal_handler_that_sends_or_closes_does_not_wait_for_its_own_thread(
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+class Outage:
+    """Opens the circuit of the cluster, as an outage does, at a moment that the test chooses."""
+
+    def __init__(self, producer):
+        self._circuits = producer._components.circuits
+
+    def begin(self):
+        self._circuits._unreachable = lambda: "no broker"
+        self._circuits._last_tick -= 60
+        self._circuits._longest_tick = 60
+        for _ in range(2):
+            self._circuits.client_statistics({})
+            self._circuits._last_tick -= 60
+
+
+def test_an_open_circuit_refuses_a_message_before_its_wait_for_the_limit():
+    """Regression: the caller learned about the outage only after the wait, or was told RateLimited instead."""
+    producer, _ = quick_producer(config=SLOW, circuit_breaker=True)
+    producer.send_message("orders", b"1")
+    Outage(producer).begin()
+
+    with pytest.raises(CircuitOpen):
+        producer.send_message("orders", b"2", max_block_ms=3_600_000)
+    with pytest.raises(CircuitOpen):
+        producer.send_message("orders", b"2")
+    with pytest.raises(CircuitOpen):
+        producer.try_send("orders", b"2")
+    assert producer.send_batch("orders", [1, 2])["failed"] == 2
+    assert stats(producer)["refused_messages"] == 0
+    assert producer.get_stats()["circuit_breaker"]["messages_refused"] == 5
+    producer.close()
+
+
+def test_a_circuit_that_opens_ends_the_wait_for_the_limit():
+    producer, _ = quick_producer(config={**SLOW, "max_block_ms": 3_600_000}, circuit_breaker=True)
+    producer.send_message("orders", b"1")
+    limit = producer._components.rate_limiter._all_topics[0]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(producer.send_message, "orders", b"2")
+        try:
+            eventually(lambda: limit._waiting)
+            Outage(producer).begin()
+            with pytest.raises(CircuitOpen):
+                waiting.result(20)
+        finally:
+            producer.close()
+    assert not limit._waiting
+
+
+def test_with_a_journal_a_message_waits_for_the_limit_while_the_circuit_is_open(tmp_path):
+    producer, _ = memory_producer(tmp_path, config=SLOW, circuit_breaker=True)
+    producer.send_message("orders", b"1")
+    Outage(producer).begin()
+
+    with pytest.raises(RateLimited):
+        producer.send_message("orders", b"2")
+    producer.close()
+
+
+def test_an_interrupted_wait_gives_its_place_back():
+    """Regression: a later message waited as long as one that Ctrl-C had ended."""
+    producer, _ = quick_producer(
+        config={"max_bytes_per_second": 1, "rate_limit_burst_ms": 1_000_000, "max_block_ms": 3_600_000}
+    )
+    producer.send_message("orders", b"x" * 1000)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send_message("orders", b"x" * 1000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    with pytest.raises(RateLimited) as refused:
+        producer.send_message("orders", b"x" * 500, max_block_ms=0)
+    assert refused.value.retry_after_s <= 500
+    producer.close()
+
+
+def test_a_cancelled_send_async_that_waits_for_the_limit_is_withdrawn():
+    """Regression: the message was sent although its caller had given up."""
+    producer, _ = quick_producer(config={**SLOW, "max_block_ms": 36_000_000})
+    producer.send_message("orders", b"1")
+    limit = producer._components.rate_limiter._all_topics[0]
+
+    async def give_up():
+        sends = [
+            asyncio.create_task(producer.send_async("orders", b"2")) for _ in range(8)
+        ]  # 4 have a thread
+        while len(limit._waiting) < 4:
+            await asyncio.sleep(0.001)
+        for send in sends:
+            send.cancel()
+        return await asyncio.gather(*sends, return_exceptions=True)
+
+    outcomes = asyncio.run(give_up())
+
+    assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError}
+    eventually(lambda: not limit._waiting)
+    with pytest.raises(RateLimited) as refused:
+        producer.send_message("orders", b"3", max_block_ms=0)
+    assert refused.value.retry_after_s <= 1000
+    assert producer.close().acknowledged == 1
+
+
+def test_max_block_ms_of_try_send_is_refused_with_the_reason():
+    producer, _ = quick_producer()
+    with pytest.raises(ConfigError, match=r"try_send takes no max_block_ms.*send_message"):
+        producer.try_send("orders", b"1", max_block_ms=5)
+    producer.close()
+
+
+@pytest.mark.parametrize(
+    "given", [10**400, 10**5000, "soon", True], ids=["400 digits", "5,000 digits", "text", "bool"]
+)
+def test_a_max_block_ms_that_is_no_usable_number_is_refused(given):
+    producer, _ = quick_producer()
+    with pytest.raises(ConfigError, match="max_block_ms="):
+        producer.send_message("orders", b"1", max_block_ms=given)
+    producer.close()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from producer_core._internal.rate_settings import rate_limits
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.flow_control.rate_limiter import RateLimiter, size_of
 from producer_core.errors import ProducerClosed, RateLimited
+from producer_core.testing import FakeClock
 from tests.support import eventually
 
 
@@ -115,7 +118,7 @@ def test_a_message_that_waits_is_not_overtaken_by_a_smaller_one():
     limited = limiter(max_bytes_per_second=100, rate_limit_burst_ms=1000)
     limited.acquire(message(value=b"x" * 100), 0.0)
     released = threading.Event()
-    limited._wait = lambda seconds: released.wait(10)
+    limited._wait = lambda *_: released.wait(10)
     large = threading.Thread(target=limited.acquire, args=(message(value=b"x" * 100), 60.0))
     large.start()
     limit = limited._all_topics[0]
@@ -146,8 +149,92 @@ def test_what_passes_at_once_is_what_would_not_wait():
 
 def test_nothing_overtakes_a_message_that_waits():
     limited = limiter(max_messages_per_second=10, rate_limit_burst_ms=0)
-    limited._wait = lambda seconds: None
+    limited._wait = lambda *_: None
     limited.acquire(message(), 60.0)
     limited.acquire(message(), 60.0)  # reserved for 0.1 s later
 
     assert not limited.take_now(message())
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt_waits(limited):
+    def interrupt(*_):
+        raise Interrupted
+
+    limited._wait = interrupt
+
+
+def test_an_interrupted_wait_blocks_no_later_message():
+    """Regression: small messages waited as long as a large one that Ctrl-C had ended."""
+    now = 100.0
+    limited = limiter(
+        lambda: now,
+        max_bytes_per_second=1000, max_messages_per_second=100, rate_limit_burst_ms=20_000,
+    )  # fmt: skip
+    limited.acquire(message(value=b"x" * 20_000), 0.0)
+    interrupt_waits(limited)
+    with pytest.raises(Interrupted):
+        limited.acquire(message(value=b"x" * 20_000), 60.0)
+
+    now = 101.0  # 1,000 bytes have accumulated
+    assert free(limited, message(value=b"x" * 10)) in (99, 100)  # floats are rounded
+
+
+def test_the_messages_behind_an_interrupted_wait_move_up_in_their_order():
+    limited = limiter(max_bytes_per_second=100, rate_limit_burst_ms=1000)
+    limit = limited._all_topics[0]
+    limit.reserve(100, 100.0, 0.0)
+    first, second, third = (limit.reserve(size, 100.0, 60.0) for size in (100, 50, 10))
+    assert [one.at for one in (first, second, third)] == pytest.approx([101.0, 101.5, 101.6])
+
+    limit.cancel(first, 100.2)
+
+    assert [one.at for one in (second, third)] == pytest.approx([100.5, 100.6])
+    assert limit.reserve(10, 100.2, 60.0).at == pytest.approx(100.7)
+
+
+def test_a_wait_ends_earlier_when_a_message_before_it_gives_up():
+    clock = FakeClock(100.0)
+    limited = limiter(clock, max_messages_per_second=0.1, rate_limit_burst_ms=0)
+    limit = limited._all_topics[0]
+    limit.reserve(0, clock(), 0.0)
+    before = limit.reserve(0, clock(), 60.0)
+    waited = []
+    waiting = threading.Thread(target=lambda: waited.append(limited.acquire(message(), 60.0)))
+    waiting.start()
+    eventually(lambda: len(limit._waiting) == 2)
+    limit.cancel(before, clock())
+    clock.advance(10.0)
+    waiting.join(10)
+
+    assert waited == [pytest.approx(10.0)]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0, 2), st.integers(1, 300), st.sampled_from(["stay", "cancel", "charge"])),
+        max_size=30,
+    )
+)
+def test_cancelled_reservations_leave_the_limit_as_if_they_had_never_been(steps):
+    """Whatever else happens in between: the next message waits exactly as long."""
+    settings = {"max_messages_per_second": 3, "max_bytes_per_second": 200, "rate_limit_burst_ms": 1500}
+    with_cancelled, without = (limiter(**settings)._all_topics[0] for _ in range(2))
+    now, cancelled = 100.0, []
+    for pause, size, what in steps:
+        now += pause
+        if what == "cancel":
+            reservation = with_cancelled.reserve(size, now, 1e9)
+            if reservation.at > now:
+                cancelled.append(reservation)
+            else:  # it has passed
+                without.reserve(size, now, 1e9)
+            with_cancelled.cancel(reservation, now) if reservation in cancelled else None
+        else:
+            for limit in (with_cancelled, without):
+                limit.charge(size, now) if what == "charge" else limit.reserve(size, now, 1e9)
+
+    assert with_cancelled.reserve(1, now, 1e9).at == pytest.approx(without.reserve(1, now, 1e9).at)

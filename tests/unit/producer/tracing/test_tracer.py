@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, T
 from opentelemetry.trace import SpanKind, StatusCode
 
 from producer_core import ReliableKafkaProducer, RetryConfig
-from producer_core.errors import ConfigError, InvalidMessage, QueueFull
+from producer_core.errors import ConfigError, InvalidMessage, QueueFull, RateLimited
 from producer_core.producer.tracing import tracer as tracer_module
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.tracing import Traced, linked, parent_of, parents
@@ -391,3 +391,30 @@ def test_a_span_processor_that_raises_stops_nothing(traced, caplog):
             producer.send_message("orders", {"a": number})
         producer.flush(30)
         assert producer.get_basic_stats()["messages_sent"] == 3
+
+
+def test_a_message_that_a_rate_limit_refuses_has_a_span(traced):
+    with traced.producer({"max_messages_per_second": 0.001}) as (producer, _):
+        producer.send_message("orders", 1)
+        with pytest.raises(RateLimited):
+            producer.send_message("orders", 2)
+        assert not producer.try_send("orders", 3)
+
+    refused = [span for span in traced.spans if span.status.status_code is StatusCode.ERROR]
+    assert len(traced.spans) == 3 and len(refused) == 2
+    assert {span.attributes["producer_core.outcome"] for span in refused} == {"not_accepted"}
+    assert {span.attributes["error.type"] for span in refused} == {"RateLimited"}
+
+
+def test_a_refused_message_gives_back_what_it_took(traced):
+    """Regression: the bytes of its `traceparent` were given back without having been taken."""
+    config = {"max_bytes_per_second": 1, "rate_limit_burst_ms": 1_000_000}
+    with traced.producer(config, script=lambda delivery: "hold", capacity=1) as (producer, transport):
+        producer.send_message("orders", b"x" * 500)
+        bucket = producer._components.rate_limiter._all_topics[0]._bytes
+        eventually(lambda: transport.held)
+        before = bucket._full_at
+        assert not producer.try_send("orders", b"2")  # the queue is full
+
+        assert bucket._full_at == pytest.approx(before, abs=0.001)
+        transport.release()
