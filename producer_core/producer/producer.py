@@ -221,8 +221,8 @@ class ReliableKafkaProducer:
         of the value or of the value and confluent-kafka's SerializationContext. `callback(ok, message, report_or_error)`
         and `on_delivery(report)` are called once, when the message is settled, on one of the producer's threads. Raise
         InvalidMessage for a message that can never be sent, QueueFull if there is no room within `max_block_ms` (default: the
-        setting of this name), RateLimited if a rate limit would delay the message for longer, CircuitOpen while a circuit
-        breaker refuses messages, SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after
+        setting of this name), RateLimited if a rate limit would delay the message for longer, CircuitOpen if a circuit is
+        open or opens during a wait, SchemaUnavailable if the schema registry does not provide the schema, ProducerClosed after
         close(). A message that the broker rejects becomes a dead letter instead.
         """
         if dedup_key is not None and self.deduplicator is None:

@@ -69,7 +69,7 @@ class RateLimit:
             at = max(ready_together(tokens, now), self._last)
             if at - now > max_wait:
                 raise RateLimited(
-                    f"The rate limit of {self._name} has no room for the next {at - now:.3g} s.",
+                    f"The rate limit of {self._name} has no room for the next {_text_of(at - now)} s.",
                     fix="Send later or more slowly, or raise the limit or max_block_ms.",
                     retry_after_s=at - now,
                 )
@@ -272,7 +272,11 @@ class RateLimiter:
             }
 
 
+def _text_of(seconds: float) -> str:
+    return f"{seconds:.3g}" if seconds < 100 else f"{seconds:,.0f}"
+
+
 def size_of(delivery: Delivery) -> int:
-    """Return the bytes of a message that the limits count: key, value and the user's headers."""
+    """Return the bytes of a message that the limits count: key, value and headers, without the message id."""
     size = len(delivery.key or b"") + len(delivery.value or b"")
     return size + sum(len(name) + len(value or b"") for name, value in delivery.headers)
