@@ -36,6 +36,10 @@ class ParquetRows(InputRows):
 
     content = progress
 
+    @property
+    def covered(self) -> int:
+        return self._read
+
     def prepare(self) -> None:
         if self._file is not None:
             return

@@ -66,7 +66,12 @@ class InputRows(ABC):
 
         Unlike `progress`, this does not count what is read ahead. The total is None when unknown.
         """
-        return self.source.consumed, self.source.content_size
+        return self.covered, self.source.content_size
+
+    @property
+    def covered(self) -> int:
+        """The first part of `content`."""
+        return self.source.consumed
 
     def prepare(self) -> None:
         """Read a compressed input completely, so that damage is found before the first row."""

@@ -351,7 +351,7 @@ class SendRun:
 
     def _read_rows(self) -> Iterator[_ReadRow]:
         for row in self._input:
-            yield row, self._input.blank, self._input.content()[0]
+            yield row, self._input.blank, self._input.covered
 
     def _unchanged(self, content: Fingerprint) -> Iterator[_ReadRow]:
         """Return the rows while the file matches its fingerprint. Raise a read error after the rows before it."""

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from producer_core import CircuitOpen, ReliableKafkaProducer
+from producer_core import CircuitBreaker, CircuitOpen, ReliableKafkaProducer
 from producer_core.brokers import embedded
 from producer_core.brokers import kafka as real
 from producer_core.events import Hook
@@ -183,3 +183,29 @@ def test_a_killed_broker_opens_the_circuit_which_is_an_alert_and_a_notice_in_the
             "SELECT kind, severity FROM notices WHERE kind LIKE 'circuit%' ORDER BY noticed_at"
         ).fetchall()
     assert kinds[:2] == [("circuit_opened", "critical"), ("circuit_closed", "info")]
+
+
+def test_a_call_that_waits_for_room_in_the_clients_queue_learns_about_the_outage():
+    """Regression: it waited for the whole max_block_ms and raised QueueFull."""
+    with embedded.start(topics={"orders": 1}) as broker:
+        breaker = CircuitBreaker(max_in_flight_age_s=1.0)
+        config = {
+            "queue_buffering_max_messages": 10,
+            "statistics_interval_ms": 500,
+            "max_block_ms": 600_000,
+        }
+        with ReliableKafkaProducer(
+            broker.bootstrap_servers, config, store=None, circuit_breaker=breaker
+        ) as producer:
+            producer.send_message("orders", 0)
+            producer.flush(30)
+            broker.down()
+            accepted = 1
+            with pytest.raises(CircuitOpen):
+                for number in range(1000):
+                    producer.send_message("orders", number)
+                    accepted += 1
+            broker.up()
+            report = producer.close()
+
+    assert accepted == 11 and report.acknowledged == 11
