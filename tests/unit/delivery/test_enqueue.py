@@ -79,7 +79,7 @@ def test_an_interrupt_while_a_batch_waits_for_room_leaves_no_claim(monkeypatch):
     )  # fmt: skip
     producer._in_groups = True
 
-    def interrupted(deadline, reason):
+    def interrupted(delivery, deadline, reason):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(producer._engine.enqueuer, "_wait_for_room", interrupted)
@@ -157,7 +157,7 @@ def test_a_claim_is_renewed_when_its_message_finds_room():
         produce(delivery)
         lifetimes.append(memory._entries[delivery.checksum][0] - clock.now)
 
-    def make_room(deadline, reason):
+    def make_room(delivery, deadline, reason):
         clock.advance(100.0)
         eventually(lambda: made[0].held == 1)
         made[0].release()
