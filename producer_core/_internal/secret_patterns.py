@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from producer_core._internal.error_names import names_an_error
+
 HIDDEN = "***"
 
 _EDGE = r"(?<![A-Za-z0-9])"
@@ -63,13 +65,16 @@ _NAME = (
 )
 _QUOTE = r"(?:\\{0,8}[\"'])"
 _SCHEME = r"(?:bearer|basic|digest|negotiate|token|api-?key|apitoken|aws4-hmac-sha256|hmac|oauth)"
-_CREDENTIAL = re.compile(r"\b(bearer|basic|digest|negotiate)\s{1,8}[A-Za-z0-9+/=._~-]{6,}", re.I)
+_SCHEME_NOUN = r"(?:authentication|authori[sz]ation|algorithms?|constraints)(?![A-Za-z0-9+/=_~-]|\.\w)"
+_CREDENTIAL = re.compile(
+    rf"\b(bearer|basic|digest|negotiate)\s{{1,8}}(?!{_SCHEME_NOUN})[A-Za-z0-9+/=._~-]{{6,}}", re.I
+)
 _AUTHORIZATION = re.compile(
     rf"(authori[sz]ation{_QUOTE}?\s{{0,8}}[=:,]\s{{0,8}}{_QUOTE}?{_SCHEME}\s{{1,8}})(?!\*\*\*)[^\s\"'\\<&]+",
     re.I,
 )
 _ASSIGNED = re.compile(
-    rf"(?P<name>{_NAME}{_QUOTE}?\s{{0,8}}[=:]\s{{0,8}})"
+    rf"(?P<before>(?P<name>{_NAME}){_QUOTE}?\s{{0,8}}[=:]\s{{0,8}})"
     rf"(?!{_SCHEME}\s)"
     r"(?:[|>][+-]?\d?[ \t]{0,8}\r?\n(?P<block>(?:[ \t]+[^\n]*(?:\n|$))+)"  # a block of YAML
     r"|\\{1,8}\"(?:[^\"\\])*|\"(?:[^\"\\]|\\.)*(?:\"|$)|'[^']*(?:'|$)|[^\s,;&}<]+)",
@@ -121,7 +126,7 @@ def _hide(text: str, is_secret: Callable[[str], bool]) -> str:
     text = _AWS_SECRET.sub(_aws_secret, text)
     text = _AUTHORIZATION.sub(rf"\1{HIDDEN}", text)
     text = _CREDENTIAL.sub(rf"\1 {HIDDEN}", text)
-    text = _ASSIGNED.sub(lambda found: found["name"] + HIDDEN + ("\n" if found["block"] else ""), text)
+    text = _hide_assigned(text)
     if "-" in text:
         text = _OPTION.sub(rf"\1{HIDDEN}", text)
     if "</" in text:
@@ -131,6 +136,18 @@ def _hide(text: str, is_secret: Callable[[str], bool]) -> str:
             lambda found: f'{found["before"]}"{HIDDEN}"' if is_secret(found["name"]) else found[0], text
         )
     return text
+
+
+def _hide_assigned(text: str) -> str:
+    """Hide the values that follow a secret name. After the name of an error, only the secrets inside its text."""
+    parts, done = [], 0
+    while found := _ASSIGNED.search(text, done):
+        parts.append(text[done : found.end("before")])
+        done = found.end("before")
+        if not names_an_error(text, found.end("name")):
+            parts.append(HIDDEN + ("\n" if found["block"] else ""))
+            done = found.end()
+    return "".join(parts) + text[done:]
 
 
 def _aws_secret(found: re.Match[str]) -> str:
