@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,23 +70,25 @@ def serve(
 
     One endpoint covers every producer of the host, including processes that have ended. Counters are totals since the
     store was created; retention does not lower them. Scrape either this endpoint or the processes, not both. The values
-    are up to 8 seconds old. While the store is not available, the status is 503, so Prometheus shows the target as down.
+    are up to 8 seconds old. While the store is not available, for example before the first producer creates it, the
+    status is 503, so Prometheus shows the target as down. The folder of --store must exist.
 
     With --once, the command writes the metrics for node exporter's textfile collector, which reads files that end
     with .prom.
     """
     _require_package()
     from producer_core.producer.prometheus import StoreCollector
-    from producer_core.store import Store
+    from producer_core.store import paths
 
     if target is not None and not once:
         raise click.UsageError("--output requires --once.")
-    store = Store.open(store_path, create=False)
-    scrape = _Scrape(StoreCollector(store, topics=topics))
+    path = paths.resolve(store_path)
+    scrape = _Scrape(lambda: StoreCollector(path, topics=topics))
     if once:
         _write(scrape(), target)
     else:
-        _serve(scrape, store.path, port, address)
+        _require_folder(path)
+        _serve(scrape, path, port, address)
 
 
 def _require_package() -> None:
@@ -96,29 +99,63 @@ def _require_package() -> None:
         )
 
 
-class _Scrape:
-    """Renders the metrics, and reports on standard error when the store becomes unavailable and available again."""
+def _require_folder(store: Path) -> None:
+    """Fail at the start for a mistyped path: a folder that does not exist, or a file that is no store.
 
-    def __init__(self, collector: StoreCollector) -> None:
-        self._collector = collector
-        self._lock = threading.Lock()  # guards the field below
+    A store that is locked, or does not exist yet, may become available while the command serves. The first producer
+    creates the folder of the default path.
+    """
+    from producer_core.store import file_errors, paths
+
+    if not store.parent.is_dir() and store != paths.user_path().resolve():
+        raise Failed(
+            f"The folder {store.parent} of the store does not exist.",
+            f"Create it, or specify the path: {file_errors.CHOOSE_PATH}.",
+        )
+    paths.check_file(store)
+
+
+class _Scrape:
+    """Renders the metrics, and reports on standard error when the store becomes unavailable and available again.
+
+    `opened` opens the store. It is called again for each scrape until it succeeds.
+    """
+
+    def __init__(self, opened: Callable[[], StoreCollector]) -> None:
+        self._opened = opened
+        self._opening = threading.Lock()  # guards the next field
+        self._collector: StoreCollector | None = None
+        self._lock = threading.Lock()  # guards the next field
         self._failing = False
         self.reports = False
 
     def __call__(self) -> bytes:
         try:
-            text = self._collector.render()
+            text = self._open().render()
         except ProducerError as error:
             self._report(error)
             raise
         self._report(None)
         return text
 
+    def try_open(self) -> None:
+        """Open the store, and report a failure now instead of at the first scrape."""
+        try:
+            self._open()
+        except ProducerError as error:
+            self._report(error)
+
+    def _open(self) -> StoreCollector:
+        with self._opening:
+            if self._collector is None:
+                self._collector = self._opened()
+            return self._collector
+
     def _report(self, error: ProducerError | None) -> None:
         with self._lock:
             changed, self._failing = self._failing != (error is not None), error is not None
         if changed and self.reports:
-            output.say(f"No metrics: {error}" if error else "The store is available again.", err=True)
+            output.say(f"No metrics: {error}" if error else "The store is available.", err=True)
 
 
 def _serve(scrape: _Scrape, store: Path, port: int, address: str) -> None:
@@ -129,6 +166,7 @@ def _serve(scrape: _Scrape, store: Path, port: int, address: str) -> None:
     scrape.reports = True
     with MetricsServer(scrape, port=port, address=address) as server:
         output.say(f"Serving the metrics of {store} on {server.url}. Stop with Ctrl-C.")
+        scrape.try_open()
         stop.wait()
 
 
@@ -137,6 +175,11 @@ def _write(text: bytes, target: Path | None) -> None:
     if target is None:
         output.say(text.decode().removesuffix("\n"))
         return
+    if target.suffix != ".prom":
+        output.say(
+            f"Warning: node exporter ignores {target.name}, because it reads only files that end with .prom.",
+            err=True,
+        )
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         draft.write_bytes(text)

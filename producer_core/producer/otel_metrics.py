@@ -18,7 +18,10 @@ except ModuleNotFoundError as error:
     ) from error
 
 from producer_core import __version__
+from producer_core._internal.user_callbacks import short_repr
+from producer_core.errors import ConfigError
 from producer_core.producer.prometheus import ProducerCollector
+from producer_core.producer.prometheus.arguments import check_producer
 from producer_core.producer.prometheus.definitions import METRICS, MetricDefinition
 from producer_core.producer.prometheus.families import TOPICS
 
@@ -52,6 +55,7 @@ class MetricsObserver:
     def __init__(
         self, *producers: MeasuredProducer, meter_provider: MeterProvider | None = None, topics: int = TOPICS
     ) -> None:
+        _check(producers, meter_provider)
         self._collector = ProducerCollector(*producers, topics=topics)
         self._lock = threading.Lock()  # guards the fields below
         self._families: Mapping[str, Metric] = {}
@@ -63,6 +67,7 @@ class MetricsObserver:
 
     def add(self, producer: MeasuredProducer) -> None:
         """Observe another producer of this process too."""
+        check_producer(producer, "observer.add(producer)")
         self._collector.add(producer)
 
     def _create(self, name: str, definition: MetricDefinition) -> None:
@@ -107,9 +112,21 @@ def observe_metrics(
 ) -> MetricsObserver:
     """Observe the metrics of these producers through the meter provider, by default the global one.
 
-    The first `topics` topics have a name of their own, the others share `other`. Raises ConfigError without a producer.
+    The first `topics` topics have a name of their own, the others share `other`. Raises ConfigError without a producer,
+    and for anything but producers and a meter provider.
     """
     return MetricsObserver(*producers, meter_provider=meter_provider, topics=topics)
+
+
+def _check(producers: Iterable[MeasuredProducer], meter_provider: object) -> None:
+    for producer in producers:
+        check_producer(producer, "observe_metrics(producer, another_producer)")
+    fits = not isinstance(meter_provider, type) and hasattr(meter_provider, "get_meter")
+    if meter_provider is not None and not fits:
+        raise ConfigError(
+            f"meter_provider= must be a MeterProvider, not {short_repr(meter_provider)}.",
+            fix="Pass an opentelemetry.sdk.metrics.MeterProvider, or leave it out for the global one.",
+        )
 
 
 def otel_name(name: str) -> str:

@@ -39,12 +39,12 @@ def check_topics(topics: Any) -> None:
         )
 
 
-def check_producer(producer: Any) -> None:
-    """Raise ConfigError unless this is an instance of a producer."""
+def check_producer(producer: Any, call: str) -> None:
+    """Raise ConfigError unless this is an instance of a producer. `call` is an example of the right call."""
     if isinstance(producer, type) or not callable(getattr(producer, "add_statistics_listener", None)):
         raise ConfigError(
             f"{short_repr(producer)} is not a producer.",
-            fix="Pass instances: start_metrics_server(9464, producer, another_producer).",
+            fix=f"Pass instances: {call}.",
         )
 
 

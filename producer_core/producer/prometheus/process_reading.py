@@ -81,6 +81,8 @@ def start_metrics_server(
     invalid argument, and if the port is in use: of several worker processes only one could have it, so use
     `producer-core metrics serve` there.
     """
+    for producer in producers:
+        check_producer(producer, "start_metrics_server(9464, producer, another_producer)")
     collector = ProducerCollector(*producers, topics=topics)
     return MetricsServer(collector.render, port=port, address=address)
 
@@ -107,7 +109,7 @@ class ProducerCollector(Collector):
 
     def add(self, producer: MeasuredProducer) -> None:
         """Collect the metrics of another producer of this process too."""
-        check_producer(producer)
+        check_producer(producer, "ProducerCollector(producer, another_producer)")
         with self._lock:
             if any(source.producer is producer for source in self._sources):
                 raise ConfigError("The metrics of this producer are collected already.", fix="Pass it once.")

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from producer_core._internal import forks
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import ConfigError, ProducerError
@@ -37,6 +38,7 @@ class MetricsServer:
     """
 
     def __init__(self, render: Callable[[], bytes], *, port: int, address: str = LOOPBACK) -> None:
+        self._fork_mark = forks.mark()
         self._server = _listen(render, address, port)
         _open.add(self._server)
         self._thread = threading.Thread(
@@ -59,9 +61,10 @@ class MetricsServer:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}{PATH}"
 
     def close(self) -> None:
-        """Stop listening. Answers in progress are not awaited."""
-        self._server.shutdown()
-        self._thread.join()
+        """Stop listening. Answers in progress are not awaited. In a forked child, the parent continues to listen."""
+        if self._fork_mark[0]:  # a child has no thread to stop
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
 
     def __enter__(self) -> MetricsServer:

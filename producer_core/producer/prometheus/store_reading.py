@@ -8,11 +8,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
 from producer_core._internal.read_activity import unattended
+from producer_core._internal.user_callbacks import short_repr
+from producer_core.errors import ConfigError
 from producer_core.metrics.heartbeat import ALIVE
 from producer_core.producer.prometheus.arguments import check_topics
 from producer_core.producer.prometheus.exposition import render
@@ -30,11 +33,10 @@ from producer_core.producer.prometheus.readings import (
     StoreReading,
     TopicReading,
 )
+from producer_core.store import Store
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
-
-    from producer_core.store import Store
 
 _WAIT_S = 4.0
 """Seconds to wait for the store, below the 10 s that Prometheus waits for a scrape."""
@@ -46,13 +48,16 @@ class StoreCollector(Collector):
     """A Prometheus collector of all producers of a store, for one endpoint per host.
 
     Its counters are totals since the store was created. They do not fall when a producer ends, or when retention deletes
-    rows. The first `topics` topics have a label of their own, the others share `other`. Raises StoreError during a
-    scrape if the store is not available. Safe in threads.
+    rows. The first `topics` topics have a label of their own, the others share `other`. `store` is the path of the store
+    or an open Store. Raises StoreUnavailable if the path has no store, and StoreError during a scrape if the store is
+    not available. Safe in threads.
     """
 
-    def __init__(self, store: Store, *, topics: int = TOPICS, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store | Path | str, *, topics: int = TOPICS, clock: Callable[[], float] = time.time
+    ) -> None:
         check_topics(topics)
-        self._store, self._clock = store, clock
+        self._store, self._clock = _opened(store), clock
         self._lock = threading.Lock()  # guards the fields below
         _collectors.add(self)
         self._families = Families(topics=topics)
@@ -73,6 +78,17 @@ class StoreCollector(Collector):
     def describe(self) -> Iterator[Metric]:
         """Return nothing, so that a registry accepts the collector without a scrape."""
         return iter(())
+
+
+def _opened(store: Store | Path | str) -> Store:
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, Path | str) and str(store):
+        return Store.open(store, create=False)
+    raise ConfigError(
+        f"{short_repr(store)} is not a store.",
+        fix="Pass the path of a store: StoreCollector('/var/lib/app/store.duckdb').",
+    )
 
 
 _collectors: weakref.WeakSet[StoreCollector] = weakref.WeakSet()

@@ -60,6 +60,16 @@ def test_once_replaces_a_file_that_node_exporter_can_read(path, tmp_path):
     assert list(target.parent.iterdir()) == [target]
 
 
+@pytest.mark.parametrize("name", ["producer_core.txt", "prom", "metrics.prom.tmp"])
+def test_a_file_that_node_exporter_does_not_read_is_written_with_a_warning(path, tmp_path, name):
+    result = run(path, "--once", "--output", str(tmp_path / name))
+
+    assert result.exit_code == 0
+    assert SENT in (tmp_path / name).read_text()
+    assert f"Warning: node exporter ignores {name}" in result.stderr
+    assert "end with .prom" in result.stderr
+
+
 def test_a_file_that_cannot_be_written_is_an_error_with_a_fix(path, tmp_path):
     result = run(path, "--once", "--output", str(tmp_path / "absent" / "x.prom"))
 
@@ -105,6 +115,23 @@ def test_a_damaged_store_is_an_error(path):
     assert "is not a DuckDB file" in result.output
 
 
+def test_a_folder_that_does_not_exist_is_an_error_at_the_start(tmp_path):
+    result = run(tmp_path / "mistyped" / "store.duckdb", "--port", "0")
+
+    assert result.exit_code == 2
+    assert f"The folder {tmp_path / 'mistyped'} of the store does not exist." in result.stderr
+    assert "--store" in result.stderr
+
+
+def test_a_file_that_is_no_store_is_an_error_at_the_start(path):
+    path.write_bytes(b"no database" * 1000)
+
+    result = run(path, "--port", "0")
+
+    assert result.exit_code == 2
+    assert "is not a DuckDB file" in result.stderr
+
+
 @pytest.mark.slow
 def test_a_port_in_use_is_an_error(path):
     with MetricsServer(lambda: b"", port=0) as server:
@@ -118,6 +145,48 @@ def test_a_port_in_use_is_an_error(path):
 
 def command(path, *arguments):
     return [sys.executable, "-m", "producer_core", "metrics", "serve", "--store", str(path), *arguments]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [True, False], ids=["given path", "default path"])
+def test_serve_answers_503_until_a_producer_creates_the_store(tmp_path, monkeypatch, given):
+    """Regression: the command exited with 2, so a service that starts before the producers had to be restarted."""
+    monkeypatch.delenv("PRODUCER_CORE_STORE", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "store.duckdb" if given else tmp_path / "producer-core" / "store.duckdb"
+    served = subprocess.Popen(
+        [*command(path, "--port", "0")[: None if given else -4], *([] if given else ["--port", "0"])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        url = served.stdout.readline().partition(" on ")[2].partition(". Stop")[0]
+        assert served.stderr.readline() == f"No metrics: There is no store at {path}. " + START_ONE
+        for _ in range(2):
+            with pytest.raises(urllib.error.HTTPError) as found:
+                get(url)
+            assert found.value.code == 503
+            assert f"There is no store at {path}." in found.value.read().decode()
+            found.value.close()
+        assert not path.exists()
+
+        Store.open(path).close()
+        assert "producer_core_producers 0.0" in get(url)
+
+        served.send_signal(signal.SIGTERM)
+        _, errors = served.communicate(timeout=30)
+    finally:
+        served.kill()
+    assert served.returncode == 0
+    assert errors == "The store is available.\n"
+
+
+START_ONE = (
+    "Start a producer that writes there, or specify the path: --store on the command line, store= in Python, or "
+    "PRODUCER_CORE_STORE.\n"
+)
 
 
 @pytest.mark.slow
@@ -150,7 +219,7 @@ def test_serve_answers_until_it_is_stopped_and_reports_an_unavailable_store_once
         served.kill()
     assert served.returncode == 0
     assert errors.splitlines()[0].startswith("No metrics: There is no store")
-    assert errors.splitlines()[-1] == "The store is available again."
+    assert errors.splitlines()[-1] == "The store is available."
     assert errors.count("No metrics") == 1
 
 

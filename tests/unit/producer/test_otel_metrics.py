@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 
 from producer_core import ReliableKafkaProducer
+from producer_core.errors import ConfigError
 from producer_core.producer.otel_metrics import MetricsObserver, observe_metrics, otel_name
 from producer_core.producer.prometheus import ProducerCollector
 from producer_core.producer.prometheus.definitions import METRICS
@@ -135,6 +136,22 @@ def test_an_otlp_receiver_gets_the_metrics(protocol, producer):
         for one in sent.sum.data_points
     }
     assert values == {"returns": 3, "orders": 1}
+
+
+@pytest.mark.parametrize("given", ["x", 5, MeterProvider, False], ids=repr)
+def test_anything_but_a_meter_provider_is_an_error_with_a_fix(producer, given):
+    with pytest.raises(ConfigError, match="meter_provider= must be a MeterProvider, not ") as raised:
+        observe_metrics(producer, meter_provider=given)
+
+    assert "leave it out for the global one" in raised.value.fix
+
+
+@pytest.mark.parametrize("given", [None, "p", ReliableKafkaProducer], ids=repr)
+def test_anything_but_a_producer_is_an_error_that_names_this_function(given):
+    with pytest.raises(ConfigError, match="is not a producer") as raised:
+        observe_metrics(given)
+
+    assert raised.value.fix == "Pass instances: observe_metrics(producer, another_producer)."
 
 
 def test_without_opentelemetry_the_error_names_the_extra():

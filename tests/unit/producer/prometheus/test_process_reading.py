@@ -308,6 +308,14 @@ def test_anything_but_a_producer_is_an_error_with_a_fix(given):
     assert raised.value.fix == "Pass instances: start_metrics_server(9464, producer, another_producer)."
 
 
+@pytest.mark.parametrize("given", [None, "p"], ids=repr)
+def test_the_fix_of_a_collector_names_the_collector(given):
+    with pytest.raises(ConfigError, match="is not a producer") as raised:
+        ProducerCollector(given)
+
+    assert raised.value.fix == "Pass instances: ProducerCollector(producer, another_producer)."
+
+
 @pytest.fixture
 def producer():
     with made(None) as producer:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import re
+import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -173,3 +177,23 @@ def test_a_forked_child_does_not_keep_the_port_in_use():
     finally:
         os.write(proceed[1], b"1")
         os.waitpid(child, 0)
+
+
+def test_a_forked_child_can_close_the_server_of_its_parent():
+    """Regression: leaving the `with` block in a child, which `sys.exit()` does, waited forever."""
+    code = (
+        "import os, sys, urllib.request\n"
+        "from producer_core.producer.prometheus.server import MetricsServer\n"
+        "with MetricsServer(lambda: b'up 1\\n', port=0) as server:\n"
+        "    if not (child := os.fork()):\n"
+        "        server.close()\n"
+        "        sys.exit(7)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+        "    assert urllib.request.urlopen(server.url, timeout=10).read() == b'up 1\\n'\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    try:
+        assert process.wait(60) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.alerts.alert_state import resolved
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import StoreCorrupt, StoreUnavailable
+from producer_core.errors import ConfigError, StoreCorrupt, StoreUnavailable
 from producer_core.metrics.batch import KINDS
 from producer_core.producer.prometheus import StoreCollector
 from producer_core.producer.prometheus.store_reading import read
@@ -217,3 +217,23 @@ def test_a_missing_or_damaged_store_raises_during_the_scrape(store):
     store.path.unlink()
     with pytest.raises(StoreUnavailable):
         list(collector.collect())
+
+
+@pytest.mark.parametrize("kind", [str, lambda path: path], ids=["str", "path"])
+def test_a_collector_opens_the_store_at_a_path(store, kind):
+    assert b"\nproducer_core_producers 0.0\n" in StoreCollector(kind(store.path)).render()
+
+
+def test_a_path_without_a_store_is_an_error_at_once_and_creates_nothing(tmp_path):
+    with pytest.raises(StoreUnavailable, match="There is no store"):
+        StoreCollector(tmp_path / "absent.duckdb")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [None, "", 5, Store], ids=repr)
+def test_anything_but_a_store_is_an_error_with_a_fix(given):
+    with pytest.raises(ConfigError, match="is not a store") as raised:
+        StoreCollector(given)
+
+    assert raised.value.fix.startswith("Pass the path of a store: ")
