@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, get_args
 
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.alerts.notification import Notification, RouteResult
 from producer_core.alerts.rule_set import RouteSettings, RuleSet
 from producer_core.errors import ConfigError
+from producer_core.events import Severity
 
 WEBHOOK = "PRODUCER_CORE_ALERT_WEBHOOK"
 """Contains the URL of a webhook, so that no rules file is needed. `…_FILE` names a file with the URL instead;
@@ -20,6 +23,8 @@ ALERTMANAGER = "PRODUCER_CORE_ALERTMANAGER"
 """Contains the URL of an Alertmanager, in the same way."""
 NAMED = (("webhook", WEBHOOK), ("alertmanager", ALERTMANAGER))
 """The routes of the environment: their names, which are also their kinds, and variables."""
+
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 class Route(Protocol):
@@ -77,7 +82,7 @@ class Callback:
 
     Only one of the processes that have a callback of this name calls it. An exception, or a call that does not return
     within `timeout` seconds, is a failure and is retried. The store identifies the route by its `name`, so use the
-    same name in every run.
+    same name in every run. Raises ConfigError for an invalid argument.
     """
 
     name: str
@@ -88,8 +93,32 @@ class Callback:
     kind: str = "callback"
     _calls: _Calls = field(default_factory=_Calls, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise _invalid("name", self.name, 'a string: Callback("pager", function)')
+        if not callable(self.function):
+            raise _invalid("function", self.function, 'a function: Callback("pager", function)')
+        given = self.severities
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        if not several or not all(severity in SEVERITIES for severity in given):
+            raise _invalid("severities", given, f"a tuple with names of {', '.join(SEVERITIES)}")
+        for name, value, lowest in (
+            ("timeout", self.timeout, "above 0"),
+            ("heartbeat", self.heartbeat, "0 or more"),
+        ):
+            if not _is_number(value) or value < 0 or (value == 0 and lowest == "above 0"):
+                raise _invalid(name, value, f"a number of seconds, {lowest}")
+
     def send(self, notification: Notification) -> RouteResult:
         return self._calls.call(self.function, notification.payload, self.timeout)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _invalid(name: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(f"{name}= of a Callback is {short_repr(value)}.", fix=f"Pass {expected}.")
 
 
 def given_routes(given: Sequence[Route | AlertFunction]) -> tuple[Route, ...]:
@@ -154,17 +183,35 @@ def _route(settings: RouteSettings, rules_file: Path | None) -> Route | None:
     )
 
 
+def url_source(route: str, rule_set: RuleSet) -> str:
+    """Return where the URL of a route comes from: the name of a variable, or the path of a file."""
+    named = [_of_environment(kind, variable) for kind, variable in NAMED]
+    settings = next(settings for settings in (*rule_set.routes, *named) if settings.name == route)
+    if settings.url_env and os.environ.get(settings.url_env, "").strip():
+        return settings.url_env
+    return str(_path(settings.url_file, rule_set.path if settings in rule_set.routes else None))
+
+
+def _path(file: str, rules_file: Path | None) -> Path:
+    return Path(file) if rules_file is None else rules_file.parent / file
+
+
 def _secret(variable: str, file: str, rules_file: Path | None) -> str:
     """Return the value from the environment, or else from a file. A relative path starts at the rules file's folder."""
     if variable and (value := os.environ.get(variable, "").strip()):
         return value
     if not file:
         return ""
-    path = Path(file) if rules_file is None else rules_file.parent / file
+    path = _path(file, rules_file)
     try:
         return path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ConfigError(
-            f"The file {path.name} of a route cannot be read: {type(error).__name__}.",
+            f"The file {path} with the URL or the token of a route cannot be read: {error.strerror or error}.",
+            fix="Correct the path, or let this user read the file.",
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"The file {path} with the URL or the token of a route is not text.",
             fix="It must contain only the URL or the token.",
         ) from None

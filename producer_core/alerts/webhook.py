@@ -20,6 +20,7 @@ from producer_core.errors import ConfigError
 
 _READ_BYTES = 4096
 _MAX_RETRY_AFTER = 3600.0
+_LAST_PORT = (1 << 16) - 1
 _OVERLOADED = (408, 425, 429)
 """Status codes after which the same request may succeed later. Every other 4xx rejects this request."""
 
@@ -37,15 +38,12 @@ class Webhook:
     kind: str = "webhook"
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            good = False
-        if not good or not all(_plain(text) for text in (self.url, self.token)):
+        if problem := _url_problem(self.url):
+            raise ConfigError(f"The URL of the route {self.name!r} is invalid.", fix=problem)
+        if not _plain(self.token):
             raise ConfigError(
-                f"The URL or the token of the route {self.name!r} is invalid.",
-                fix="A URL begins with http:// or https://. Neither may contain spaces or line breaks.",
+                f"The token of the route {self.name!r} is invalid.",
+                fix="It may contain only printable ASCII characters without spaces.",
             )
 
     def send(self, notification: Notification) -> RouteResult:
@@ -118,6 +116,25 @@ class Webhook:
         for piece in sorted((piece for piece in pieces if len(piece) > 2), key=len, reverse=True):
             text = text.replace(piece, "***")
         return " ".join(text.split())
+
+
+def _url_problem(url: str) -> str:
+    """Return what is wrong with a URL, without any part of it."""
+    if not _plain(url):
+        return "A URL may contain only printable ASCII characters, without spaces and line breaks."
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "Its host is not valid. An IPv6 address is written in brackets: http://[::1]:9093."
+    if parts.scheme not in ("http", "https"):
+        return "A URL begins with http:// or https://."
+    if not parts.hostname:
+        return "It has no host. For example: http://127.0.0.1:9093."
+    try:
+        good = parts.port != 0
+    except ValueError:
+        good = False
+    return "" if good else f"The port must be a number from 1 to {_LAST_PORT}."
 
 
 def _plain(text: str) -> bool:

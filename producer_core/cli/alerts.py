@@ -208,7 +208,7 @@ def test(route: str | None, store_path: Path | None) -> None:
     stored.
     """
     from producer_core.alerts import rule_set_of
-    from producer_core.alerts.routes import missing_addresses, routes_of
+    from producer_core.alerts.routes import missing_addresses, routes_of, url_source
 
     store = _store(store_path)
     rule_set = rule_set_of(store)
@@ -228,6 +228,11 @@ def test(route: str | None, store_path: Path | None) -> None:
     results = [(item.name, *_test_route(item, rule_set, str(store.path))) for item in found]
     for name, accepted, text in results:
         output.say(f"{name}: {'accepted' if accepted else 'FAILED'}. {text}")
+        if not accepted:
+            output.say(
+                f"  Check the URL in {url_source(name, rule_set)}, and that this host can reach the receiver.",
+                err=True,
+            )
     if not all(accepted for _, accepted, _ in results):
         raise click.exceptions.Exit(1)
 

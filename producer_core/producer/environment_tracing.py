@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
+from producer_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -35,11 +36,12 @@ def tracing_from_environment() -> bool | TracerProvider:
     exists, for example under `opentelemetry-instrument`. Otherwise it is a provider of the SDK, whose exporter,
     resource and sampler follow the environment. A package that is missing, or a wrong value, is logged and means False.
     """
-    names = exporter_names(os.environ)
-    if not names:
-        return False
     try:
-        return _provider(names)
+        names = exporter_names(os.environ)
+        return _provider(names) if names else False
+    except ConfigError as error:
+        logger.warning(**with_fields("replays are not traced", reason=error.what, fix=error.fix))
+        return False
     except Exception as error:  # noqa: BLE001  an exporter may raise anything for a wrong value
         logger.warning(**with_fields("replays are not traced", reason=str(error), fix=_FIX))
         return False
@@ -49,7 +51,10 @@ _FIX = "pip install 'producer-core[otel]' opentelemetry-sdk opentelemetry-export
 
 
 def exporter_names(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the entry points of the exporters that the environment names; none of them without tracing."""
+    """Return the entry points of the exporters that the environment names; none of them without tracing.
+
+    Raises ConfigError for a protocol that does not exist.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     default = "otlp" if any(environment.get(name) for name in _ENDPOINTS) else "none"
@@ -59,8 +64,12 @@ def exporter_names(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _otlp(environment: Mapping[str, str]) -> str:
-    protocol = next(filter(None, map(environment.get, _PROTOCOLS)), "").strip()
-    return _EXPORTERS.get(protocol, protocol)
+    variable = next(filter(environment.get, _PROTOCOLS), _PROTOCOLS[-1])
+    protocol = environment.get(variable, "").strip()
+    if protocol not in _EXPORTERS:
+        known = " or ".join(filter(None, _EXPORTERS))
+        raise ConfigError(f"{variable} is {protocol!r}, which is not a protocol.", fix=f"Set it to {known}.")
+    return _EXPORTERS[protocol]
 
 
 def _provider(names: tuple[str, ...]) -> bool | TracerProvider:

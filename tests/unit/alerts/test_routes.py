@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from producer_core.alerts import Callback, RuleSet, load
-from producer_core.alerts.routes import given_routes, missing_addresses, routes_of
+from producer_core.alerts.routes import given_routes, missing_addresses, routes_of, url_source
 from producer_core.alerts.rule_parser import read
 from producer_core.errors import ConfigError
 from tests.fixtures.alerts import lost, named_function
@@ -113,8 +113,93 @@ def test_an_invalid_address_is_refused_and_not_repeated(monkeypatch, address):
     assert "s3cr3t" not in str(caught.value)
 
 
-def test_a_missing_address_file_is_reported_without_its_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK_FILE", os.fspath(tmp_path / "no.url"))
+@pytest.mark.parametrize(
+    ("address", "fix"),
+    [
+        ("ftp://127.0.0.1:9093", "A URL begins with http:// or https://."),
+        ("127.0.0.1:9093", "A URL begins with http:// or https://."),
+        ("http://127.0.0.1:99999", "The port must be a number from 1 to 65535."),
+        ("http://127.0.0.1:0", "The port must be a number from 1 to 65535."),
+        ("http://127.0.0.1:am", "The port must be a number from 1 to 65535."),
+        ("http:///path", "It has no host. For example: http://127.0.0.1:9093."),
+        ("http://[::1:9093", "Its host is not valid. An IPv6 address is written in brackets: http://[::1]:9093."),
+        ("http://a b", "A URL may contain only printable ASCII characters, without spaces and line breaks."),
+    ],
+)  # fmt: skip
+def test_the_fix_of_an_invalid_address_says_what_is_wrong_with_it(monkeypatch, address, fix):
+    monkeypatch.setenv("PRODUCER_CORE_ALERTMANAGER", address)
 
-    with pytest.raises(ConfigError, match=r"The file no.url of a route cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError) as caught:
         routes_of(read("")[0])
+
+    assert (caught.value.what, caught.value.fix) == ("The URL of the route 'alertmanager' is invalid.", fix)
+
+
+def test_an_invalid_token_is_not_reported_as_the_url(monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_ALERTMANAGER", "http://127.0.0.1:9093")
+    monkeypatch.setenv("PRODUCER_CORE_ALERTMANAGER_TOKEN", "s3cr3t token")
+
+    with pytest.raises(ConfigError, match="The token of the route 'alertmanager' is invalid") as caught:
+        routes_of(read("")[0])
+
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_missing_address_file_is_reported_with_its_path_and_the_reason(monkeypatch, tmp_path):
+    path = tmp_path / "no.url"
+    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK_FILE", os.fspath(path))
+
+    with pytest.raises(ConfigError) as caught:
+        routes_of(read("")[0])
+
+    assert f"The file {path} with the URL or the token" in caught.value.what
+    assert caught.value.what.endswith("cannot be read: No such file or directory.")
+
+
+def test_an_address_file_that_is_not_text_is_an_error_without_its_content(monkeypatch, tmp_path):
+    (tmp_path / "a.url").write_bytes(b"http://s3cr3t\xff")
+    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK_FILE", os.fspath(tmp_path / "a.url"))
+
+    with pytest.raises(ConfigError, match="is not text") as caught:
+        routes_of(read("")[0])
+
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_the_source_of_an_address_is_its_variable_or_its_file(tmp_path, monkeypatch):
+    path = tmp_path / "alerts.toml"
+    path.write_text('[routes.a]\nurl_env = "A_URL"\n[routes.b]\nurl_file = "b.url"\n')
+    monkeypatch.setenv("A_URL", "https://a.example/hook")
+    monkeypatch.setenv("PRODUCER_CORE_ALERTMANAGER_FILE", "/etc/am.url")
+    rule_set = load(path)
+
+    assert url_source("a", rule_set) == "A_URL"
+    assert url_source("b", rule_set) == str(tmp_path / "b.url")
+    assert url_source("alertmanager", rule_set) == "/etc/am.url"
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (("a", None), {}, "function= of a Callback is None"),
+        ((None, print), {}, "name= of a Callback is None"),
+        (("", print), {}, "name= of a Callback is ''"),
+        (("n", print), {"severities": ("bad",)}, r"severities= of a Callback is \('bad',\)"),
+        (("n", print), {"severities": "critical"}, "severities= of a Callback is 'critical'"),
+        (("n", print), {"severities": None}, "severities= of a Callback is None"),
+        (("n", print), {"severities": [["critical"]]}, "severities= of a Callback is "),
+        (("n", print), {"timeout": 0}, "timeout= of a Callback is 0"),
+        (("n", print), {"timeout": "5"}, "timeout= of a Callback is '5'"),
+        (("n", print), {"heartbeat": -1}, "heartbeat= of a Callback is -1"),
+        (("n", print), {"timeout": float("nan")}, "timeout= of a Callback is nan"),
+    ],
+)
+def test_an_invalid_argument_of_a_callback_is_an_error_at_once(given, options, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        Callback(*given, **options)
+
+    assert caught.value.fix.startswith("Pass a ")
+
+
+def test_a_callback_accepts_every_severity_as_tuple_or_list():
+    assert Callback("n", print, severities=["info", "warning", "critical"]).severities[0] == "info"

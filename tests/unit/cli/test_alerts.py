@@ -99,6 +99,26 @@ def test_a_refused_test_alert_prints_the_response_without_secrets(path, monkeypa
     assert "s3cr3t" not in result.output
 
 
+def test_a_failed_test_alert_says_where_the_url_comes_from(path, monkeypatch, tmp_path):
+    with receiver() as closed:
+        url = closed.url
+    monkeypatch.setenv("PRODUCER_CORE_ALERT_WEBHOOK", url)
+    (tmp_path / "am.url").write_text(url)
+    monkeypatch.setenv("PRODUCER_CORE_ALERTMANAGER_FILE", str(tmp_path / "am.url"))
+
+    result = run(path, "test")
+
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "webhook: FAILED. connection refused.",
+        "alertmanager: FAILED. connection refused.",
+    ]
+    assert result.stderr.splitlines() == [
+        f"  Check the URL in {source}, and that this host can reach the receiver."
+        for source in ("PRODUCER_CORE_ALERT_WEBHOOK", tmp_path / "am.url")
+    ]
+
+
 def test_a_test_without_a_route_explains_how_to_add_one(path):
     result = run(path, "test")
 

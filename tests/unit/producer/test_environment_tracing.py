@@ -17,7 +17,14 @@ HTTP = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch):
-    for name in ("OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED", *ENDPOINT, *TRACES_ENDPOINT, *HTTP):
+    for name in (
+        "OTEL_TRACES_EXPORTER",
+        "OTEL_SDK_DISABLED",
+        *ENDPOINT,
+        *TRACES_ENDPOINT,
+        *HTTP,
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+    ):
         monkeypatch.delenv(name, raising=False)
     tracing_from_environment.cache_clear()
     yield
@@ -48,6 +55,19 @@ def test_a_missing_exporter_is_logged_and_the_replay_is_not_traced(monkeypatch, 
     QUEUE.drain(10)
     (line,) = caplog.messages
     assert line.startswith("replays are not traced: reason=The trace exporter 'zipkin' is not installed.")
+
+
+@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
+def test_an_unknown_protocol_is_logged_with_the_protocols_that_exist(monkeypatch, caplog, variable):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, "foo")
+
+    assert tracing_from_environment() is False
+    QUEUE.drain(10)
+    assert caplog.messages == [
+        f"replays are not traced: reason={variable} is 'foo', which is not a protocol., "
+        "fix=Set it to grpc or http/protobuf."
+    ]
 
 
 def test_without_the_variables_nothing_of_opentelemetry_is_imported():
