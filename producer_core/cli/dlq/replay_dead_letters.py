@@ -95,6 +95,7 @@ def replay(
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
     skipped, or the replay stopped, 2 the command could not run, 130 paused by Ctrl-C.
     """
+    from producer_core.cli.replay import dry_run_text
     from producer_core.cli.replay.replay_run import ReplayRun
     from producer_core.dlq import DeadLetters
     from producer_core.store import Store
@@ -121,6 +122,9 @@ def replay(
     preview = ReplayRun(store, where, client, to_cluster=to_cluster)
     if dry_run:
         print_dry_run(preview, preview_options, existing, as_json=as_json)
+        return
+    if existing is None and (text := dry_run_text.nothing(preview.dry_run(**preview_options))):
+        finish(ctx, as_json, store, None, text, skipped=True)
         return
     skip_check = no_wait and client is None and yes
     ask = must_ask(preview, preview_options, existing, yes=yes, skip_check=skip_check)
@@ -311,13 +315,21 @@ def follow(
     return operation
 
 
-def finish(ctx: click.Context, as_json: bool, store: Store, operation: Operation | None, text: str) -> None:
-    """Print the result and exit with the replay's exit code."""
+def finish(
+    ctx: click.Context,
+    as_json: bool,
+    store: Store,
+    operation: Operation | None,
+    text: str,
+    *,
+    skipped: bool = False,
+) -> None:
+    """Print the result and exit with the replay's exit code. `skipped`: no replay, because all records are left out."""
     if as_json:
         output.emit(replay_text.as_dict(operation, text, store))
     else:
         output.say(text)
         replay_text.print_doubtful(store, operation)
     if operation is None or operation.state in ("planned", "running"):
-        ctx.exit(0)
+        ctx.exit(int(skipped))
     ctx.exit(0 if operation.acknowledged + operation.landed == operation.total else 1)

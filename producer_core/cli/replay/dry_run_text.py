@@ -53,6 +53,11 @@ def headline(run: DryRun) -> str:
     return f"Dry run: {plural(run.total, 'record')}, {output.size(run.bytes)}{duration}. Nothing was sent."
 
 
+def nothing(run: DryRun) -> str:
+    """Return why a replay would send no record, or an empty text if it would send some."""
+    return "" if run.total else f"Nothing to replay: {' '.join(run.sentences[1:])}"
+
+
 def _row(run: DryRun, topic: str, found: TopicCheck | None) -> tuple[str | int | None, ...]:
     from producer_core.replay.wording import existing_partitions, newer_keys, requested_partitions
 

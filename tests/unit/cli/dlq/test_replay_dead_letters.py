@@ -146,6 +146,37 @@ def test_without_yes_or_a_terminal_the_dry_run_is_printed_and_nothing_is_sent(st
     assert replay.list_operations(store) == []
 
 
+@pytest.mark.parametrize(
+    "options", [(), ("--yes",), ("--yes", "--no-wait"), ("-b", "127.0.0.1:1", "--yes")], ids=" ".join
+)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"replayable": False}, "3 records are left out because they were never sent as messages."),
+        ({"quarantined": True}, "3 records are left out: quarantined after repeated failures."),
+    ],
+    ids=["not replayable", "quarantined"],
+)
+def test_a_selection_without_a_replayable_record_says_why_and_exits_with_1(store, options, changes, reason):
+    """Regression: the command asked whether to replay 0 dead letters of no topic, or for a process that can send."""
+    DeadLetters(store).add([dead_letter(number, **changes) for number in range(3)])
+
+    done = run(store, "dlq", "replay", "--topic", "orders", *options)
+
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert done.stdout.startswith(f"Nothing to replay: {reason}")
+    assert replay.list_operations(store) == []
+
+
+def test_the_json_of_a_selection_without_a_replayable_record_has_the_reason(store):
+    DeadLetters(store).add([dead_letter(1, replayable=False)])
+
+    done = run(store, "dlq", "replay", "--json")
+
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["message"].startswith("Nothing to replay: 1 record is left out because")
+
+
 # words
 
 
