@@ -11,11 +11,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from producer_core._internal import forks
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
 from producer_core._internal.user_callbacks import is_containable
+from producer_core.errors import ForkedProducer
 
 logger = queued_logger(__name__)
 
@@ -130,6 +132,7 @@ class HealthMonitor:
         self.alert_callbacks: list[AlertCallback] = []
         self.resolved_callbacks: list[AlertCallback] = []
         self.thresholds: dict[str, float] = dict(DEFAULT_THRESHOLDS)
+        self._fork_mark: forks.ForkMark | None = None  # of the process that started the checks
         self._take_sample: Callable[[], dict[str, Any]] | None = None
         self._unreachable: Callable[[], str | None] = lambda: None
         self._open_circuits: Callable[[], Sequence[str]] | None = None
@@ -154,6 +157,7 @@ class HealthMonitor:
         if self._thread is not None and self._thread.is_alive():
             return
         self._stopping.clear()
+        self._fork_mark = forks.mark()
         self._take_sample, self._unreachable = producer_health_callback, unreachable
         self._open_circuits = open_circuits
         self._thread = threading.Thread(target=self._run, name="producer-core-health", daemon=True)
@@ -209,8 +213,13 @@ class HealthMonitor:
         """Return `status` (healthy, degraded, unhealthy, unknown) with its issues, over the last ten checks.
 
         The last of them is made in this call, unless one is less than a second old. Before the monitor is started, the
-        status is unknown, with only a `message`.
+        status is unknown, with only a `message`. In a forked child the status is unhealthy, because the producer belongs
+        to the parent, and no check is made.
         """
+        if (
+            self._fork_mark is not None and not self._fork_mark[0]
+        ):  # before the lock, which the parent may hold
+            return self._summary_in_child()
         if time.monotonic() - self._checked_at > _CURRENT_S:
             self._check_now()
         history = list(self.health_history)
@@ -222,13 +231,20 @@ class HealthMonitor:
             summary |= {"status": "unhealthy", "issues": [f"{_NO_BROKER}: {reason}", *others]}
         if self._open_circuits is not None and (circuits := self._open_circuits()):
             summary |= {"status": "unhealthy", "issues": [*summary["issues"], *circuits]}
+        return self._public(summary, len(history))
+
+    def _summary_in_child(self) -> dict[str, Any]:
+        found = summarise([{}], self.thresholds)
+        return self._public(found | {"status": "unhealthy", "issues": [str(ForkedProducer())]}, 0)
+
+    def _public(self, summary: Mapping[str, Any], checks: int) -> dict[str, Any]:
         return {
             "status": summary["status"],
             "timestamp": datetime.now().isoformat(),
             "metrics": summary["metrics"],
             "issues": summary["issues"],
             "thresholds": dict(self.thresholds),
-            "checks_performed": len(history),
+            "checks_performed": checks,
         }
 
     def _run(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import signal
 import threading
 from datetime import datetime
 
@@ -350,3 +353,59 @@ def test_the_memory_limit_is_the_lowest_that_applies_to_this_process(tmp_path, f
 
 def test_the_memory_limit_is_unknown_if_nothing_can_be_read(tmp_path):
     assert memory_usage(tmp_path) == (0, None)
+
+
+# forks
+
+
+def _in_child(work):
+    """Return what `work` returns in a forked child, as text. A child that hangs is killed."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(write, json.dumps(work()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    try:
+        ready, _, _ = select.select([read], [], [], 30)
+        assert ready, "the child hangs"
+        return json.loads(os.read(read, 65536))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(read)
+
+
+def test_a_forked_child_reports_the_producer_of_its_parent_as_unhealthy():
+    """Regression: the child said `healthy`, although each send in it raises ForkedProducer."""
+    with ReliableKafkaProducer("memory:1", store=None, transport=InMemoryTransport.factory()) as producer:
+        before = producer.get_health_status()
+
+        found = _in_child(producer.get_health_status)
+
+        assert (found["status"], found["checks_performed"]) == ("unhealthy", 0)
+        assert found["issues"] == [
+            "This producer belongs to the parent process. Create one in the child, after the fork."
+        ]
+        assert found.keys() == before.keys()
+        assert producer.get_health_status()["status"] == before["status"] == "healthy"
+
+
+def test_a_fork_during_a_check_leaves_a_child_that_does_not_wait_for_it():
+    checking, finish = threading.Event(), threading.Event()
+
+    def slow_sample():
+        checking.set()
+        finish.wait(60)
+        return GOOD
+
+    monitor = HealthMonitor()
+    monitor.start(slow_sample)
+    try:
+        assert checking.wait(30)
+        assert _in_child(monitor.get_health_summary)["status"] == "unhealthy"
+    finally:
+        finish.set()
+        monitor.stop()
