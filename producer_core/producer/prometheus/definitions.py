@@ -83,7 +83,10 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             "counter", (), BOTH, "Bytes in the batches that librdkafka created, as sent."
         ),
         "producer_core_client_epoch_rises_total": MetricDefinition(
-            "counter", (), BOTH, "New epochs of the idempotent producer, each after an internal error."
+            "counter",
+            (),
+            BOTH,
+            "New epochs of the idempotent producer, each after a rejected or expired record.",
         ),
         "producer_core_broker_requests_total": MetricDefinition(
             "counter", ("broker",), BOTH, "Requests sent to the broker."

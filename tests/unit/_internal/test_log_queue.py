@@ -141,6 +141,16 @@ class Held:
     pass
 
 
+def test_exceptions_of_one_type_are_one_cause_whatever_their_text(log, queue, lines):
+    for text in ("the order is too old", "no such customer", "the order is too old"):
+        try:
+            raise ValueError(text)
+        except ValueError:
+            log.exception("callback failed", extra={"topic": "orders"})
+    queue.drain(10)
+    assert lines.texts == ["callback failed"]
+
+
 def test_a_logged_exception_keeps_no_object_of_its_caller_in_memory(log, queue, lines):
     def call():
         held = Held()

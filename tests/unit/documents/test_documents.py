@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from importlib.util import find_spec
 
@@ -311,3 +312,15 @@ def test_notebooks_contain_no_output():
         for cell in json.loads(file.read_text())["cells"]:
             assert not cell.get("outputs"), file.name
             assert cell.get("execution_count") is None, file.name
+
+
+@pytest.mark.parametrize("name", [name for name, text in PAGES.items() if "pip install" in text])
+def test_pip_commands_work_before_a_release(name):
+    """The package is on no index yet, so documents install it from a checkout, with extras that exist."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = PAGES[name]
+
+    assert not re.search(r"pip install[^\n`]*producer-core", page)
+    for given in re.findall(r"pip install '\.\[([\w,]+)\]'", page):
+        assert set(given.split(",")) <= extras.keys()
+        assert "checkout" in page
