@@ -117,7 +117,7 @@ def replay(
         text = f"Nothing to replay: {filter_options.none(DeadLetters(store), where)}"
         finish(ctx, as_json, store, None, text)
         return
-    preview_options = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
+    preview_options: dict[str, Any] = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
                        "inconclusive": inconclusive}  # fmt: skip
     preview = ReplayRun(store, where, client, to_cluster=to_cluster)
     if dry_run:
