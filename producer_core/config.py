@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
+from producer_core._internal.join_names import join_names
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
 from producer_core._internal.rate_settings import RATE_SETTINGS, RateLimits, rate_limits
 from producer_core._internal.schema_settings import (
@@ -22,6 +23,7 @@ from producer_core._internal.schema_settings import (
     pop_schema_settings,
 )
 from producer_core._internal.settings_file import read_settings
+from producer_core._internal.token_source import token_source
 from producer_core._internal.user_callbacks import short_repr
 from producer_core._internal.value_rejection import rejection, text_of
 from producer_core.errors import ConfigError
@@ -241,6 +243,8 @@ def client_config(
     _drop_contradicting_defaults(chosen, explicit)
     _check(chosen)
     _check_security(chosen)
+    if "oauth_cb" in chosen:
+        chosen["oauth_cb"] = token_source(chosen["oauth_cb"])
     _check_serializers(own)
     return ClientConfig(
         MappingProxyType(chosen),
@@ -482,6 +486,7 @@ def _check_security(chosen: Mapping[str, Any]) -> None:
             "ssl.keystore.location is set, but ssl.keystore.password is not.",
             fix="Set the password too, or set ssl_certfile and ssl_keyfile to PEM files.",
         )
+    _check_tokens(chosen)
     protocol = str(chosen.get("security.protocol", "plaintext")).lower()
     if not protocol.startswith("sasl") and (ignored := sorted(_SASL & chosen.keys())):
         raise ConfigError(
@@ -490,13 +495,65 @@ def _check_security(chosen: Mapping[str, Any]) -> None:
         )
     if protocol == "plaintext":
         return
-    mechanism = chosen.get("sasl.mechanism") or chosen.get("sasl.mechanisms")
-    if "oauth_cb" in chosen or str(mechanism).upper() == "OAUTHBEARER":  # the client would request a token
+    if uses_tokens(chosen):  # a client would request a token
         return
     if (reason := client_refusal(connection_settings(chosen))) is not None:
         raise ConfigError(
             f"The Kafka client rejects these settings: {reason.rstrip('.')}.",
             fix="Check sasl.mechanism, the user, the password and the files that the ssl settings name.",
+        )
+
+
+def uses_tokens(settings: Mapping[str, Any]) -> bool:
+    """Return whether the client authenticates with SASL/OAUTHBEARER tokens."""
+    mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms")
+    protocol = str(settings.get("security.protocol", "")).lower()
+    return protocol.startswith("sasl") and str(mechanism).upper() == "OAUTHBEARER"
+
+
+def _check_tokens(chosen: Mapping[str, Any]) -> None:
+    """Raise ConfigError if a client could not obtain tokens, or would not use them."""
+    callback, method = "oauth_cb" in chosen, str(chosen.get("sasl.oauthbearer.method", "default")).lower()
+    if not uses_tokens(chosen):
+        if callback:
+            raise ConfigError(
+                "oauth_cb is set, but the client would not authenticate with a token.",
+                fix="Set security_protocol to SASL_SSL or SASL_PLAINTEXT, and sasl_mechanism to OAUTHBEARER.",
+            )
+        return
+    if callback and method == "oidc":
+        raise ConfigError(
+            "oauth_cb and sasl.oauthbearer.method=oidc are two sources of tokens.", fix="Keep one."
+        )
+    if method == "oidc":
+        _check_client_credentials(chosen)
+    elif not callback and not _is_true(chosen.get("enable.sasl.oauthbearer.unsecure.jwt", False)):
+        raise ConfigError(
+            "OAUTHBEARER is set without a source of tokens.",
+            fix="Set sasl.oauthbearer.method=oidc, sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and "
+            "sasl.oauthbearer.token.endpoint.url. In Python, oauth_cb is the alternative.",
+        )
+
+
+def _check_client_credentials(chosen: Mapping[str, Any]) -> None:
+    """Check the settings of the grant type client_credentials; the client checks those of the others."""
+    grant = str(chosen.get("sasl.oauthbearer.grant.type", "client_credentials"))
+    metadata = str(chosen.get("sasl.oauthbearer.metadata.authentication.type", "none"))
+    if grant != "client_credentials" or metadata != "none":
+        return
+    credentials = ("client.credentials.client.id", "client.credentials.client.secret", "token.endpoint.url")
+    short = {"client.credentials.client.id": "client.id", "client.credentials.client.secret": "client.secret"}
+    missing = [
+        f"sasl.oauthbearer.{short.get(name, name)}"
+        for name in credentials
+        if not {f"sasl.oauthbearer.{name}", f"sasl.oauthbearer.{short.get(name, name)}"} & chosen.keys()
+    ]
+    if missing:
+        raise ConfigError(
+            f"sasl.oauthbearer.method=oidc needs {join_names(missing)}.",
+            fix="Set it in --config-file, so that the secret is not visible in the process list."
+            if missing == ["sasl.oauthbearer.client.secret"]
+            else "The identity provider has the values.",
         )
 
 

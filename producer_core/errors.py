@@ -31,6 +31,7 @@ ProducerError
 │   └── CheckpointDamaged       the job's checkpoint is damaged
 └── BrokerError                 a broker cannot be started, stopped or reached
     ├── BrokerUnreachable       no broker responds at the address
+    │   └── TokenUnavailable    no token for the brokers: the callback or the token endpoint failed
     └── MissingTool             a required program is not installed
 """
 
@@ -201,6 +202,10 @@ class BrokerError(ProducerError):
 
 class BrokerUnreachable(BrokerError):
     """No broker responds at this address."""
+
+
+class TokenUnavailable(BrokerUnreachable):
+    """No SASL/OAUTHBEARER token was obtained, so the brokers cannot be reached."""
 
 
 class MissingTool(BrokerError):

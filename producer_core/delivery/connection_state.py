@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +10,14 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.token_source import describe_failure
 from producer_core.events import Notice
+from producer_core.kafka.token_errors import is_temporary
 
 _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
+_TOKEN_PAUSE_S = 60.0
+"""Seconds without a failure after which the next one is reported again. A client requests a token every 10 s until it has one."""
 _CONNECT_SAMPLES = 3
 """The number of statistics events, one second apart, within which a client connects for the first time."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
@@ -48,6 +53,7 @@ class ConnectionState:
         self._interruptions: dict[int, int] = {}  # by node id: disconnects and request time-outs so far
         self._undisturbed_since = 0.0, 0.0  # no disconnect or request time-out since
         self._refusals: set[str] = set()  # reported since the last connection
+        self._token_failed_at = -math.inf  # monotonic
         self._lost = False  # a connection was lost, which was reported
         self._shortest_wait_s: float | None = None  # from produce to transmission; None: unknown
         self._waits = 0  # the number of transmitted messages whose waits are known
@@ -134,7 +140,10 @@ class ConnectionState:
         Return the reason if the error names one.
         """
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE_SUFFIX.sub("", error.str())
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
+        text = describe_failure(text)
+        if is_temporary(error):
+            self._note_missing_token(text)
+        elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
             self._refusals.add(text)
             self._notify(
                 Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
@@ -147,6 +156,12 @@ class ConnectionState:
             self._all_brokers_down = True
             self._set_connected(False)
         return None if down else text
+
+    def _note_missing_token(self, text: str) -> None:
+        """Report once that the client has no new token. It requests one again; until then its connections may last."""
+        before, self._token_failed_at = self._token_failed_at, time.monotonic()
+        if self._token_failed_at - before > _TOKEN_PAUSE_S:
+            self._notify(Notice("token_unavailable", "warning", text, self._clock()))
 
     def client_failed(self, error: KafkaError, *, sent: bool) -> None:
         """Note that the client had a fatal error and was re-created; reported once until a message is acknowledged.

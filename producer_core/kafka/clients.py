@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Uuid
 from confluent_kafka.admin import AdminClient
 
 from producer_core._internal.librdkafka import client_log
+from producer_core._internal.token_source import with_first_token
 from producer_core.config import connection_settings
 from producer_core.kafka.classify import failure_of
 
@@ -62,9 +63,10 @@ def reader(
 ) -> Iterator[Consumer]:
     """Open a `read_committed` consumer on the cluster of these settings, for manual assignment, and close it at the end.
 
-    `changes` override its settings. `on_error` receives its connection errors.
+    `changes` override its settings. `on_error` receives its connection errors. Raise TokenUnavailable if `oauth_cb` provides
+    no token.
     """
-    chosen = {**connection_settings(settings), **_READER_SETTINGS, **changes}
+    chosen = {**with_first_token(connection_settings(settings)), **_READER_SETTINGS, **changes}
     chosen["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
     chosen["client.id"] = f"{name}-{next(_client_numbers)}"
     chosen["error_cb"] = on_error
@@ -76,8 +78,11 @@ def reader(
 
 
 def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxyType({})) -> AdminClient:
-    """Return an admin client for these settings. Keep a reference to it: its futures end with it."""
-    return AdminClient({**connection_settings(settings), **changes}, logger=client_log())
+    """Return an admin client for these settings. Keep a reference to it: its futures end with it.
+
+    Raise TokenUnavailable if `oauth_cb` provides no token.
+    """
+    return AdminClient({**with_first_token(connection_settings(settings)), **changes}, logger=client_log())
 
 
 def topic_id(value: Uuid) -> str:
@@ -90,8 +95,8 @@ def cluster_id(settings: Mapping[str, Any], topic: str | None, timeout: float) -
 
     The request names one known topic if there is one, because the metadata of all topics can be large.
     """
-    client = admin(settings)
     try:
+        client = admin(settings)
         if topic is not None:
             id_found: str | None = client.list_topics(topic, timeout=timeout).cluster_id
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import ClusterMetadata, ConfigResource, ResourceType, TopicDescription
+from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, ResourceType, TopicDescription
 
 from producer_core._internal.librdkafka import client_log
-from producer_core.config import ClientConfig, connection_settings
+from producer_core._internal.token_source import is_token_failure, with_first_token
+from producer_core.config import ClientConfig, connection_settings, uses_tokens
 from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError, InvalidMessage
 from producer_core.kafka.classify import failure_of
 from producer_core.kafka.clients import admin, topic_id
+from producer_core.kafka.token_errors import token_unavailable
 
 _TRANSACTION_SETTINGS = {
     "enable.idempotence": True,
@@ -65,7 +68,11 @@ class Cluster:
         self._address = config.bootstrap_servers
         self._clock = clock
         self._errors: list[KafkaError] = []
-        self._admin = admin(self._connection, {"error_cb": self._errors.append})
+
+    @functools.cached_property
+    def _admin(self) -> AdminClient:
+        """The client, created by the first query: without a token it cannot be created."""
+        return admin(self._connection, {"error_cb": self._errors.append})
 
     @property
     def last_error(self) -> str:
@@ -168,7 +175,11 @@ class Cluster:
         """
         self.metadata(timeout)
         producer = Producer(
-            {**self._connection, **_TRANSACTION_SETTINGS, "transactional.id": transactional_id},
+            {
+                **with_first_token(self._connection),
+                **_TRANSACTION_SETTINGS,
+                "transactional.id": transactional_id,
+            },
             logger=client_log(),
         )
         try:
@@ -219,6 +230,13 @@ class Cluster:
                 self._admin.poll(min(0.2, max(remaining, 0)))
 
     def _unreachable(self, timeout: float, *, permanent: bool) -> BrokerUnreachable:
+        if token_error := next(filter(is_token_failure, reversed(self._errors)), None):
+            return token_unavailable(token_error, self._connection)
+        if permanent and uses_tokens(self._connection):
+            return BrokerUnreachable(
+                f"The brokers at {self._address} rejected the token: {self.last_error}.",
+                fix="The token was obtained. Check its issuer, audience and scope against the settings of the broker.",
+            )
         if permanent:
             return BrokerUnreachable(
                 f"The brokers at {self._address} rejected the connection: {self.last_error}.",

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from producer_core.errors import TokenUnavailable
 from producer_core.kafka.clients import admin
 
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -134,7 +135,10 @@ def cleanup_policies(
 
     "" means that the broker has no settings at all, like librdkafka's mock broker, which never compacts.
     """
-    client = admin(settings)
+    try:
+        client = admin(settings)
+    except TokenUnavailable:
+        return dict.fromkeys(topics)
     resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
     futures = client.describe_configs(resources, request_timeout=seconds)
     deadline = time.monotonic() + seconds + 1

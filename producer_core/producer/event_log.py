@@ -33,7 +33,7 @@ _TEXTS = {
     "topic_recreated": "topic deleted or recreated",
 }
 """The text of a notice, by its kind. Without an entry it is the kind itself: `journal_full` is "journal full"."""
-_LOGGED_ELSEWHERE = frozenset({"connection_refused", "dedup_degraded", "dedup_restored"})
+_LOGGED_ELSEWHERE = frozenset({"connection_refused", "dedup_degraded", "dedup_restored", "token_unavailable"})
 """Notices whose event has a line of its own already."""
 _ENDS = {"journal_available": "journal_full"}
 """Notices that end the state of another one. Both are shown at the default level, and the latest one is never hidden."""

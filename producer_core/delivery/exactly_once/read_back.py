@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from producer_core._internal.token_source import TokenFailed
 from producer_core.delivery.exactly_once.log_positions import LogPosition, PartitionId
 from producer_core.kafka.clients import reader
 from producer_core.kafka.newer_keys import KeyIndex, LaterRecords, SequenceLookup
@@ -27,6 +28,8 @@ from producer_core.messages import record_id
 _NOTICE_DELAY_S = 5.0
 """Seconds of waiting before a notice is emitted, and without any message before a new consumer is created."""
 _PAUSE_S = 0.1
+_TOKEN_PAUSE_S = 2.0
+"""Seconds between two calls of `oauth_cb` while it provides no token."""
 _DELETED_AFTER_S = 20.0
 """Seconds for which a topic must be unknown before it counts as deleted. A restarting broker knows few topics."""
 _MISSING_AFTER_S = 5.0
@@ -302,8 +305,21 @@ class ReadBack:
             self.connection_error(error)
             self.wait(_PAUSE_S)
 
-    def _consumer(self, changes: Mapping[str, Any]) -> AbstractContextManager[Consumer]:
-        return reader(self.settings, changes, name="read-back", on_error=self.connection_error)
+    @contextmanager
+    def _consumer(self, changes: Mapping[str, Any]) -> Iterator[Consumer]:
+        with ExitStack() as stack:
+            yield self._open(stack, changes)
+
+    def _open(self, stack: ExitStack, changes: Mapping[str, Any]) -> Consumer:
+        """Open a consumer. While `oauth_cb` provides no token, report that and try again."""
+        while True:
+            try:
+                return stack.enter_context(
+                    reader(self.settings, changes, name="read-back", on_error=self.connection_error)
+                )
+            except TokenFailed as error:
+                self.connection_error(error.args[0])
+                self.wait(_TOKEN_PAUSE_S)
 
 
 def _add_message(

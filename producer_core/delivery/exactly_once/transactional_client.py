@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from producer_core._internal.librdkafka import Producer
 from producer_core._internal.queued_logger import queued_logger
+from producer_core._internal.token_source import TokenFailed, with_first_token
 from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.batch_reports import BatchReports
@@ -75,14 +76,14 @@ class TransactionalClient:
         self._connection_failed = False
         # Whether a connection failed before the fence was complete: a copy of its request may still be in flight.
         self.fenced_after_disconnect = False
-        self._producer: Producer | None = Producer(
-            {
-                **settings,
-                "transactional.id": transactional_id,
-                "stats_cb": call_both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
-                "error_cb": call_both(self._on_error, settings.get("error_cb")),
-            }
-        )
+        self._settings = {
+            **settings,
+            "transactional.id": transactional_id,
+            "stats_cb": call_both(lambda text: statistics(json.loads(text)), settings.get("stats_cb")),
+            "error_cb": call_both(self._on_error, settings.get("error_cb")),
+        }
+        # With oauth_cb the client is created by `fence`, which reports that there is no token.
+        self._producer: Producer | None = None if "oauth_cb" in settings else Producer(self._settings)
 
     def _on_error(self, error: KafkaError) -> None:
         self._connection_failed = True
@@ -111,6 +112,7 @@ class TransactionalClient:
 
         `waiting` is called repeatedly with the error that delays the fence. Raise TransactionFailed when it fails.
         """
+        self._create()
         while True:
             try:
                 self._client.init_transactions(_CALL_TIMEOUT_S)
@@ -122,6 +124,14 @@ class TransactionalClient:
                     raise TransactionFailed(error.args[0]) from error
                 waiting(error.args[0])
                 self.serve()
+
+    def _create(self) -> None:
+        if self._producer is None:
+            try:
+                self._producer = Producer(with_first_token(self._settings))
+            except TokenFailed as error:
+                self._connection_error(error.args[0])
+                raise TransactionFailed(error.args[0]) from error
 
     # one transaction
 
@@ -285,8 +295,13 @@ def _rejection(failed: KafkaException) -> KafkaError:
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise ConfigError when librdkafka rejects these settings for transactions. Sends no request."""
     replaced = {"bootstrap.servers": "", "transactional.id": "check", "statistics.interval.ms": 0}
+    without_login = {
+        name: value
+        for name, value in settings.items()
+        if not name.startswith(("sasl.", "security.", "oauth_cb"))
+    }
     try:
-        Producer({**settings, **replaced})
+        Producer({**without_login, **replaced})
     except KafkaException as error:
         raise ConfigError(
             f"Transactions cannot be used with these settings: {error.args[0].str()}"

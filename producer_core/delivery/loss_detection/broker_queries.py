@@ -81,8 +81,8 @@ class KafkaBrokerQueries:
 
     def _describe(self, topics: Sequence[str], deadline: _Deadline) -> dict[str, BrokerView]:
         """Return whether each topic exists, and its id."""
-        client = admin(self._config)  # keep a reference: the futures need the client
         try:
+            client = admin(self._config)  # keep a reference: the futures need the client
             futures = client.describe_topics(
                 TopicCollection(list(topics)), request_timeout=deadline.remaining()
             )
@@ -108,8 +108,9 @@ class KafkaBrokerQueries:
         ]
 
     def _is_compacted(self, topic: str, deadline: _Deadline) -> bool | None:
-        resource, client = ConfigResource(ResourceType.TOPIC, topic), admin(self._config)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
+            client = admin(self._config)
             futures = client.describe_configs([resource], request_timeout=deadline.remaining())
             (answer,) = [future.result(deadline.remaining()) for future in futures.values()]
         except (KafkaException, FutureTimeout):

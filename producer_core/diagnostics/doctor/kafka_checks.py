@@ -10,9 +10,9 @@ from typing import Any
 
 from producer_core._internal.join_names import join_names
 from producer_core._internal.plural import plural
-from producer_core.config import DEFAULTS, ClientConfig, client_config
+from producer_core.config import DEFAULTS, ClientConfig, client_config, uses_tokens
 from producer_core.diagnostics.doctor.finding import DoctorFinding, Level, of_error
-from producer_core.errors import BrokerError, ConfigError
+from producer_core.errors import BrokerError, ConfigError, TokenUnavailable
 from producer_core.kafka.acls import (
     OPTIONAL_FEATURES,
     TABLE,
@@ -23,6 +23,7 @@ from producer_core.kafka.acls import (
 )
 from producer_core.kafka.cluster import Cluster, ClusterView, TopicView
 from producer_core.kafka.replication import judge
+from producer_core.kafka.token_errors import source_of
 
 _CONNECT_TIMEOUT = 3.0
 DEFAULT_FEATURES: tuple[Feature, ...] = ("send", "probe", "standing")
@@ -50,10 +51,16 @@ def check_kafka(
     cluster = Cluster(config)
     try:
         view = cluster.view(timeout=timeout)
+    except TokenUnavailable as error:
+        yield of_error("token", error)
+        return
     except BrokerError as error:
         found = of_error("cluster", error)
         yield replace(found, fix=found.fix.replace("producer-core doctor shows details. ", ""))
         return
+    if uses_tokens(config.settings):
+        text = f"{source_of(config.settings)} returned a token, and the brokers accepted it."
+        yield DoctorFinding("token", "ok", text)
     yield from check_cluster(view)
     known = {finding.check for finding in bootstrap}
     yield from (found for address in view.brokers.values() if (found := _port(address)).check not in known)

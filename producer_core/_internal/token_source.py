@@ -1,0 +1,195 @@
+"""Obtain SASL/OAUTHBEARER tokens from a user's `oauth_cb`, with a time limit and a check of what it returns.
+
+confluent-kafka aborts the process if a callback returns None, waits 10 seconds for the first token without the callback's
+error, and waits for a callback that hangs when a client is closed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from producer_core._internal.log_fields import with_fields
+from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.queued_logger import queued_logger
+from producer_core.errors import TokenUnavailable
+
+logger = queued_logger(__name__)
+
+TOKEN_FAILED = "Failed to acquire SASL OAUTHBEARER token: "
+"""The start of librdkafka's text when a callback or a token endpoint provides no token."""
+_NO_TOKEN = "No token was obtained: "
+_CALLBACK_RAISED = "OAuth callback raised exception"
+_LIMIT_S = 10.0
+_MAX_RUNNING = 5
+"""Calls of one callback that may hang at the same time, each on a thread of its own."""
+_LATEST_EXPIRY = 1e11
+"""An expiry time above this is in milliseconds: in seconds it is in the year 5138."""
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_CALLBACK_FIX = (
+    "oauth_cb must return a token and its expiry time in seconds since 1970. Its log line has the error."
+)
+
+OAuthCallback = Callable[[str], Any]
+
+
+class TokenFailed(TokenUnavailable, KafkaException):
+    """A client has no token to begin with. Code that handles Kafka errors handles it as a failed authentication."""
+
+    def __init__(self, reason: str) -> None:
+        TokenUnavailable.__init__(self, f"{_NO_TOKEN}{reason}.", fix=_CALLBACK_FIX)
+        self.reason = reason
+        self.args = (KafkaError(KafkaError._AUTHENTICATION, self.what.rstrip(".")),)
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.fix}"
+
+
+class TokenSource:
+    """Calls a user's `oauth_cb` for the Kafka clients. Each client calls it when it starts and before its token ends."""
+
+    def __init__(
+        self,
+        callback: OAuthCallback,
+        *,
+        limit_s: float = _LIMIT_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._callback = callback
+        self._limit_s = limit_s
+        self._clock = clock
+        self._lock = threading.Lock()  # guards the two attributes below
+        self._running = 0
+        self._failing = False
+
+    def __call__(self, config: str = "") -> tuple[Any, ...]:
+        """Return a token, its expiry time in seconds since 1970 and, if the callback has them, principal and extensions.
+
+        Raise TokenFailed if the callback raises, does not return within the time limit, or returns anything else. The
+        error contains neither a token nor a secret.
+        """
+        try:
+            token = self._checked(self._called(config))
+        except TokenFailed as error:
+            self._failing = True
+            logger.warning(**with_fields("token not obtained", reason=error.reason))
+            raise
+        if self._failing:
+            self._failing = False
+            logger.warning(**with_fields("token obtained again"))
+        return token
+
+    def _called(self, config: str) -> Any:
+        """Call the callback on a thread, because a call that hangs would block the client, also when it is closed."""
+        with self._lock:
+            if self._running >= _MAX_RUNNING:
+                raise TokenFailed(f"{self._running} earlier calls of oauth_cb have not returned")
+            self._running += 1
+        result: Future[Any] = Future()
+        threading.Thread(
+            target=self._run, args=(config, result), name="producer-core-oauth", daemon=True
+        ).start()
+        try:
+            error = result.exception(self._limit_s)
+        except TimeoutError:
+            raise TokenFailed(f"oauth_cb did not return within {self._limit_s:g} s") from None
+        if error is not None:
+            raise TokenFailed(f"oauth_cb raised {_describe(error)}") from None
+        return result.result()
+
+    def _run(self, config: str, result: Future[Any]) -> None:
+        try:
+            result.set_result(self._callback(config))
+        except BaseException as error:  # noqa: BLE001  a user's function; the thread has no other way to report it
+            result.set_exception(error)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def _checked(self, returned: Any) -> tuple[Any, ...]:
+        if not isinstance(returned, tuple | list) or not 2 <= len(returned) <= 4:
+            raise TokenFailed(f"oauth_cb returned {_kind(returned)}")
+        token, expiry, *rest = returned
+        if not isinstance(token, str) or not _TOKEN.fullmatch(token):
+            raise TokenFailed(
+                "oauth_cb returned a token that is not a string of printable ASCII characters without spaces"
+            )
+        return (token, self._expiry(expiry), *_principal_and_extensions(*rest))
+
+    def _expiry(self, expiry: Any) -> float:
+        if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not math.isfinite(expiry):
+            raise TokenFailed(f"oauth_cb returned an expiry time of type {type(expiry).__name__}")
+        if expiry > _LATEST_EXPIRY:
+            raise TokenFailed("oauth_cb returned an expiry time in milliseconds")
+        if (ago := self._clock() - expiry) >= 0:
+            raise TokenFailed(f"oauth_cb returned a token that ended {ago:.0f} s ago")
+        return float(expiry)
+
+
+def token_source(callback: OAuthCallback) -> TokenSource:
+    """Return the source for a callback. A source is returned as it is."""
+    return callback if isinstance(callback, TokenSource) else TokenSource(callback)
+
+
+def with_first_token(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for one new client, with a token for its start if they have an `oauth_cb`.
+
+    Raise TokenFailed if there is none, so that the failure is known at once and with its reason.
+    """
+    callback = settings.get("oauth_cb")
+    if callback is None:
+        return dict(settings)
+    source = token_source(callback)
+    first = [source(str(settings.get("sasl.oauthbearer.config") or ""))]
+
+    def next_token(config: str) -> tuple[Any, ...]:
+        return first.pop() if first else source(config)
+
+    return {**settings, "oauth_cb": next_token}
+
+
+def is_token_failure(error: KafkaError) -> bool:
+    """Return whether a client has no token, as opposed to a token that the broker rejects."""
+    return bool(error.code() == KafkaError._AUTHENTICATION and error.str().startswith(TOKEN_FAILED))
+
+
+def describe_failure(text: str) -> str:
+    """Return librdkafka's text without the form `token: value`, which the masking of secrets would replace."""
+    if not text.startswith(TOKEN_FAILED):
+        return text
+    reason = text.removeprefix(TOKEN_FAILED)
+    return _NO_TOKEN + ("oauth_cb failed" if reason == _CALLBACK_RAISED else reason)
+
+
+def _principal_and_extensions(principal: Any = "", extensions: Any = None) -> tuple[Any, ...]:
+    if not isinstance(principal, str):
+        raise TokenFailed(f"oauth_cb returned a principal of type {type(principal).__name__}")
+    if extensions is None:
+        return (principal,) if principal else ()
+    if not isinstance(extensions, Mapping) or not all(
+        isinstance(name, str) and _EXTENSION_NAME.fullmatch(name) and isinstance(value, str)
+        for name, value in extensions.items()
+    ):
+        raise TokenFailed("oauth_cb returned extensions that are not strings by names of letters")
+    return principal, dict(extensions)
+
+
+def _kind(returned: Any) -> str:
+    return "None" if returned is None else f"a value of type {type(returned).__name__}"
+
+
+def _describe(error: BaseException) -> str:
+    """Return the type and the text of a user's exception. Secrets in the text are replaced."""
+    try:
+        text = mask_or_hide(str(error))
+    except Exception:  # noqa: BLE001  an exception's own __str__
+        text = ""
+    return f"{type(error).__name__}: {text:.300}".rstrip(": ").rstrip(".")

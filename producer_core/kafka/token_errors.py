@@ -1,0 +1,56 @@
+"""Tell the causes of a failed SASL/OAUTHBEARER login apart: the token endpoint, the client's credentials, or the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from confluent_kafka import KafkaError
+
+from producer_core._internal.masking import mask_or_hide
+from producer_core._internal.token_source import describe_failure, is_token_failure
+from producer_core.errors import TokenUnavailable
+
+_REFUSALS = (
+    "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "unauthorized_client", "unsupported_grant_type",
+)  # fmt: skip
+"""The errors of RFC 6749, section 5.2, with which a token endpoint refuses a request for good."""
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether the token endpoint refuses the credentials, as opposed to being unreachable or overloaded."""
+    return is_token_failure(error) and any(refusal in error.str() for refusal in _REFUSALS)
+
+
+def is_temporary(error: KafkaError) -> bool:
+    """Return whether a client has no token now and requests one again in 10 seconds."""
+    return is_token_failure(error) and not is_refusal(error)
+
+
+def token_unavailable(error: KafkaError, settings: Mapping[str, Any]) -> TokenUnavailable:
+    """Return the exception for a client without a token, with the setting to check."""
+    text = mask_or_hide(describe_failure(error.str()).rstrip(". "))
+    if "oauth_cb" in settings:
+        return TokenUnavailable(f"{text}.", fix="Check the log for the error of oauth_cb.")
+    place, reason = _endpoint(settings), text.partition(": ")[2]
+    if is_refusal(error):
+        return TokenUnavailable(
+            f"The token endpoint {place} refused the credentials: {reason}.",
+            fix="Check sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and sasl.oauthbearer.scope.",
+        )
+    return TokenUnavailable(
+        f"The token endpoint {place} did not provide a token: {reason}.",
+        fix="Check sasl.oauthbearer.token.endpoint.url, and that the endpoint is running.",
+    )
+
+
+def source_of(settings: Mapping[str, Any]) -> str:
+    """Return the name of the source of a client's tokens, for a sentence."""
+    return "oauth_cb" if "oauth_cb" in settings else f"The token endpoint {_endpoint(settings)}"
+
+
+def _endpoint(settings: Mapping[str, Any]) -> str:
+    """Return the endpoint's address without a user, a password or a query."""
+    url = urlsplit(str(settings.get("sasl.oauthbearer.token.endpoint.url", "")))
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
