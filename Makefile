@@ -9,6 +9,7 @@
 # make bench-quick   the same at tiny counts, in two minutes, to verify that each benchmark runs
 # make soak          half an hour of steady sending while the network fails at random, to find leaks (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; resumes after an interrupt
+# make tokens-long   an hour of sending with tokens of 30 seconds, while their source and the broker fail in turn
 # make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost responses; resumes too
 # Without bytecode, each test process compiles every module again: five to ten times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +21,7 @@ MINUTES ?= 30
 AGAIN = { echo "Failed tests run once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check lint quick units docs advisories format lock clean setup setup-dev services faults faults-long replays-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint quick units docs advisories format lock clean setup setup-dev services faults faults-long replays-long tokens-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ faults-long: .venv/.dev services
 
 replays-long: .venv/.dev services
 	@$(BIN)/python -m tests.scenarios.replays run --dead-letters 200000 --resume --out artifacts/replays-long
+
+tokens-long: .venv/.dev services
+	@PRODUCER_CORE_TOKENS_SECONDS=3600 $(BIN)/python -m pytest tests/integration/kafka/test_tokens.py -k 30_seconds
 
 bench: .venv/.dev services
 	@$(BIN)/python -m benchmarks --write

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.errors import ReplayError as ReplayError
     from producer_core.errors import SchemaUnavailable as SchemaUnavailable
     from producer_core.errors import StoreError as StoreError
+    from producer_core.errors import TokenUnavailable as TokenUnavailable
     from producer_core.events import Acknowledged as Acknowledged
     from producer_core.events import DeadLetter as DeadLetter
     from producer_core.events import Hook as Hook
@@ -115,6 +116,7 @@ _MODULES = {
     "StoreError": "errors",
     "TemporalContext": "simulate.patterns",
     "TemporalPatterns": "simulate.patterns",
+    "TokenUnavailable": "errors",
     "UpstreamOffsets": "producer.upstream_offsets",
     "default_alert_handler": "alerts.health",
     "in_order": "producer.upstream_offsets",

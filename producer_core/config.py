@@ -99,6 +99,7 @@ _ALTERNATIVES = {
     "logger": "Leave it out: the client's log is on the Python logger 'producer_core'.",
     "on_commit": "Leave it out: only consumers commit.",
     "default.topic.config": "Put its settings beside the others.",
+    "oauth_cb": "Pass a function, which only Python can do, or set sasl.oauthbearer.method=oidc and the client credentials.",
     "sasl.jaas.config": "Set sasl_mechanism, sasl_plain_username and sasl_plain_password; only Java clients read JAAS.",
     "ssl.truststore.location": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",
     "ssl.truststore.password": "Set ssl_cafile to a PEM file; only Java clients read trust stores.",

@@ -23,9 +23,9 @@ from producer_core.errors import TokenUnavailable
 
 logger = queued_logger(__name__)
 
-TOKEN_FAILED = "Failed to acquire SASL OAUTHBEARER token: "
+TOKEN_FAILED = "Failed to acquire SASL OAUTHBEARER token: "  # noqa: S105  a text
 """The start of librdkafka's text when a callback or a token endpoint provides no token."""
-_NO_TOKEN = "No token was obtained: "
+_NO_TOKEN = "No token was obtained: "  # noqa: S105
 _CALLBACK_RAISED = "OAuth callback raised exception"
 _LIMIT_S = 10.0
 _MAX_RUNNING = 5
@@ -34,9 +34,7 @@ _LATEST_EXPIRY = 1e11
 """An expiry time above this is in milliseconds: in seconds it is in the year 5138."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
-_CALLBACK_FIX = (
-    "oauth_cb must return a token and its expiry time in seconds since 1970. Its log line has the error."
-)
+_CALLBACK_FIX = "Check oauth_cb: it must return a token and its expiry time in seconds since 1970."
 
 OAuthCallback = Callable[[str], Any]
 
@@ -158,7 +156,9 @@ def with_first_token(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_token_failure(error: KafkaError) -> bool:
     """Return whether a client has no token, as opposed to a token that the broker rejects."""
-    return bool(error.code() == KafkaError._AUTHENTICATION and error.str().startswith(TOKEN_FAILED))
+    return bool(
+        error.code() == KafkaError._AUTHENTICATION and error.str().startswith((TOKEN_FAILED, _NO_TOKEN))
+    )
 
 
 def describe_failure(text: str) -> str:
@@ -178,7 +178,9 @@ def _principal_and_extensions(principal: Any = "", extensions: Any = None) -> tu
         isinstance(name, str) and _EXTENSION_NAME.fullmatch(name) and isinstance(value, str)
         for name, value in extensions.items()
     ):
-        raise TokenFailed("oauth_cb returned extensions that are not strings by names of letters")
+        raise TokenFailed(
+            "oauth_cb returned extensions whose names are not in a-z and A-Z, or whose values are not strings"
+        )
     return principal, dict(extensions)
 
 

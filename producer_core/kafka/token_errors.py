@@ -15,7 +15,7 @@ from producer_core.errors import TokenUnavailable
 _REFUSALS = (
     "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "unauthorized_client", "unsupported_grant_type",
 )  # fmt: skip
-"""The errors of RFC 6749, section 5.2, with which a token endpoint refuses a request for good."""
+"""The errors of RFC 6749, section 5.2, with which a token endpoint refuses a request permanently."""
 
 
 def is_refusal(error: KafkaError) -> bool:

@@ -25,6 +25,7 @@ from producer_core.config import (
     RetryConfig,
     addresses,
     client_config,
+    connection_settings,
 )
 from producer_core.errors import ConfigError, ProducerError
 
@@ -425,3 +426,94 @@ def test_any_value_is_accepted_or_raises_a_config_error(name, value):
         client_config("a:1", {name: value})
     except ConfigError:
         return
+
+
+# tokens
+
+
+TOKENS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+CREDENTIALS = {
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "orders",
+    "sasl.oauthbearer.client.secret": "hunter2",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+}
+
+
+def get_token(config):
+    return "token", 2e9
+
+
+@pytest.mark.parametrize("mechanism", ["sasl.mechanism", "sasl.mechanisms", "sasl_mechanism"])
+def test_a_token_callback_reaches_every_client_of_the_cluster_and_is_never_displayed(mechanism):
+    config = client_config(
+        {
+            "bootstrap.servers": "a:1",
+            "security.protocol": "SASL_SSL",
+            mechanism: "OAUTHBEARER",
+            "oauth_cb": get_token,
+        }
+    )
+    callback = config.settings["oauth_cb"]
+    assert callback("") == ("token", 2e9)
+    assert connection_settings(config.settings)["oauth_cb"] is callback
+    assert client_config("a:1", config.given).settings["oauth_cb"] is callback
+    assert "oauth_cb" not in config.masked()
+    assert "get_token" not in repr(config)
+
+
+def test_client_credentials_reach_every_client_of_the_cluster_and_the_secret_is_never_displayed():
+    config = client_config("a:1", {**TOKENS, **CREDENTIALS})
+    assert CREDENTIALS.items() <= connection_settings(config.settings).items()
+    assert "hunter2" not in repr(config)
+    assert config.masked()["sasl.oauthbearer.client.id"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "fix"),
+    [
+        ({"oauth_cb": get_token}, "would not authenticate with a token", "SASL_SSL"),
+        ({"oauth_cb": get_token, "security.protocol": "SSL"}, "would not authenticate", "SASL_SSL"),
+        (
+            {**TOKENS, "sasl.mechanism": "PLAIN", "oauth_cb": get_token},
+            "would not authenticate",
+            "OAUTHBEARER",
+        ),
+        (TOKENS, "without a source of tokens", "sasl.oauthbearer.method=oidc"),
+        ({**TOKENS, **CREDENTIALS, "oauth_cb": get_token}, "two sources", "Keep one"),
+        (
+            {**TOKENS, "sasl.oauthbearer.method": "oidc"},
+            "needs sasl.oauthbearer.client.id",
+            "identity provider",
+        ),
+        ({**TOKENS, "oauth_cb": "module:function"}, "oauth_cb", "sasl.oauthbearer.method=oidc"),
+    ],
+)
+def test_settings_without_a_usable_source_of_tokens_are_refused(settings, problem, fix):
+    with pytest.raises(ConfigError, match=problem) as raised:
+        client_config("a:1", settings)
+    assert fix in raised.value.fix
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("missing", [name for name in CREDENTIALS if not name.endswith("method")])
+def test_a_missing_part_of_the_client_credentials_is_named(missing):
+    settings = {**TOKENS, **CREDENTIALS}
+    del settings[missing]
+    with pytest.raises(ConfigError, match=f"needs {missing}"):
+        client_config("a:1", settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"enable.sasl.oauthbearer.unsecure.jwt": True},
+        {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.grant.type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+        },
+        {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.metadata.authentication.type": "azure_imds"},
+    ],
+)
+def test_other_sources_of_tokens_are_left_to_the_client(settings):
+    assert settings.items() <= client_config("a:1", {**TOKENS, **settings}).settings.items()

@@ -13,7 +13,7 @@ from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import embedded
 from producer_core.config import addresses, client_config
 from producer_core.delivery import transport
-from producer_core.errors import ConfigError, InvalidMessage
+from producer_core.errors import ConfigError, InvalidMessage, TokenUnavailable
 from producer_core.events import Hook
 from producer_core.testing import InMemoryTransport
 
@@ -157,13 +157,14 @@ def test_a_setting_that_the_client_rejects_raises_a_config_error(settings, expec
     assert "s3cret" not in str(raised.value)
 
 
-@pytest.mark.slow
-def test_an_oauth_callback_without_a_token_raises_a_config_error():
+def test_an_oauth_callback_that_fails_raises_token_unavailable_with_its_reason():
     def no_token(config):
         raise ValueError("mine")
 
     settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": no_token}
-    with pytest.raises(ConfigError, match="Cannot create Kafka client: OAuth token not set") as raised:
+    with pytest.raises(
+        TokenUnavailable, match="No token was obtained: oauth_cb raised ValueError: mine"
+    ) as raised:
         ReliableKafkaProducer("127.0.0.1:1", settings, store=None)
     assert "Check oauth_cb" in raised.value.fix
     assert "KafkaError{" not in str(raised.value)

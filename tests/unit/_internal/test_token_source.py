@@ -1,0 +1,212 @@
+"""Tokens from a user's callback: what it may return, and what happens when it fails or hangs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from producer_core._internal.token_source import (
+    TokenFailed,
+    TokenSource,
+    describe_failure,
+    is_token_failure,
+    token_source,
+    with_first_token,
+)
+from producer_core.errors import BrokerUnreachable, TokenUnavailable
+
+NOW = 1_800_000_000.0
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJvcmRlcnMifQ.c2lnbmF0dXJl"
+
+
+def source(returned, **options):
+    return TokenSource(lambda _: returned, clock=lambda: NOW, **options)
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        ((JWT, NOW + 30), (JWT, NOW + 30)),
+        ([JWT, int(NOW) + 30], (JWT, NOW + 30)),
+        ((JWT, NOW + 30, "me"), (JWT, NOW + 30, "me")),
+        ((JWT, NOW + 30, ""), (JWT, NOW + 30)),
+        (
+            (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
+            (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
+        ),
+    ],
+)
+def test_a_token_is_passed_on_in_the_form_that_the_client_accepts(returned, expected):
+    assert source(returned)("") == expected
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (None, "oauth_cb returned None"),  # confluent-kafka aborts the process
+        (JWT, "a value of type str"),
+        ((JWT,), "a value of type tuple"),
+        ((JWT, NOW + 30, "me", {}, 5), "a value of type tuple"),
+        ((b"bytes", NOW + 30), "not a string of printable"),
+        (("", NOW + 30), "not a string of printable"),
+        (("a b", NOW + 30), "not a string of printable"),
+        (("tökén", NOW + 30), "not a string of printable"),
+        ((JWT, "soon"), "expiry time of type str"),
+        ((JWT, True), "expiry time of type bool"),
+        ((JWT, float("nan")), "expiry time of type float"),
+        ((JWT, (NOW + 30) * 1000), "expiry time in milliseconds"),
+        ((JWT, 30), "a token that ended 1799999970 s ago"),
+        ((JWT, NOW + 30, 5), "principal of type int"),
+        ((JWT, NOW + 30, "me", {"a_1": "x"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"a": 1}), "extensions"),
+        ((JWT, NOW + 30, "me", ["a"]), "extensions"),
+    ],
+)
+def test_anything_else_is_refused_with_a_reason_and_without_the_token(returned, reason):
+    with pytest.raises(TokenUnavailable) as raised:
+        source(returned)("")
+    assert reason in str(raised.value)
+    assert JWT not in str(raised.value)
+    assert "Check oauth_cb" in raised.value.fix
+
+
+async def a_coroutine(_config):
+    return JWT, NOW + 30
+
+
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_a_coroutine_function_is_named():
+    with pytest.raises(TokenUnavailable, match="a value of type coroutine"):
+        TokenSource(a_coroutine)("")
+
+
+def test_the_callback_receives_the_configuration():
+    seen = []
+    TokenSource(lambda config: seen.append(config) or (JWT, time.time() + 30))("scope=kafka")
+    assert seen == ["scope=kafka"]
+
+
+class Broken(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError("closed"), "oauth_cb raised ValueError: closed"),
+        (ValueError(f"refused {JWT}"), "oauth_cb raised ValueError: refused ***"),
+        (ValueError("client_secret=geheim"), "client_secret=***"),
+        (SystemExit(3), "oauth_cb raised SystemExit: 3"),
+        (TimeoutError(), "oauth_cb raised TimeoutError"),
+        (Broken(), "oauth_cb raised Broken"),
+    ],
+)
+def test_an_exception_is_reported_and_logged_without_secrets(error, shown, caplog):
+    def fail(_config):
+        raise error
+
+    with pytest.raises(TokenUnavailable) as raised:
+        TokenSource(fail)("")
+    assert shown in str(raised.value)
+    for text in (str(raised.value), caplog.text):
+        assert "geheim" not in text
+        assert JWT not in text
+    assert shown in caplog.text
+
+
+def test_a_recovery_is_logged_once(caplog):
+    caplog.set_level(logging.INFO)
+    broken = [True]
+
+    def get_token(_config):
+        if broken[0]:
+            raise ValueError("closed")
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token)
+    with pytest.raises(TokenFailed):
+        tokens("")
+    broken[0] = False
+    tokens("")
+    tokens("")
+    assert caplog.text.count("token obtained again") == 1
+    assert JWT not in caplog.text
+
+
+def test_a_callback_that_hangs_is_left_behind_and_called_again_later():
+    hanging, calls = threading.Event(), []
+
+    def get_token(_config):
+        calls.append(1)
+        if len(calls) == 1:
+            hanging.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=0.05)
+    try:
+        with pytest.raises(TokenUnavailable, match=r"did not return within 0\.05 s"):
+            tokens("")
+        tokens._limit_s = 60.0  # the next call answers at once, on a machine of any speed
+        assert tokens("")[0] == JWT
+    finally:
+        hanging.set()
+
+
+def test_a_callback_that_always_hangs_occupies_a_few_threads_only():
+    hanging, calls = threading.Event(), []
+
+    def hang(_config):
+        calls.append(1)
+        hanging.wait(60)
+
+    tokens = TokenSource(hang, limit_s=0.01)
+    try:
+        for _ in range(20):
+            with pytest.raises(TokenUnavailable):
+                tokens("")
+        assert len(calls) <= 5
+        with pytest.raises(TokenUnavailable, match="earlier calls of oauth_cb have not returned"):
+            tokens("")
+    finally:
+        hanging.set()
+
+
+def test_a_new_client_begins_with_a_token_and_requests_the_next_one_itself():
+    numbers = iter(range(9))
+    settings = with_first_token(
+        {"oauth_cb": lambda _: (f"token{next(numbers)}", time.time() + 30), "acks": "all"}
+    )
+    assert next(numbers) == 1  # the first token was requested before the client exists
+    assert [settings["oauth_cb"]("")[0] for _ in range(2)] == ["token0", "token2"]
+    assert settings["acks"] == "all"
+
+
+def test_settings_without_a_callback_stay_as_they_are():
+    assert with_first_token({"acks": "all"}) == {"acks": "all"}
+
+
+def test_a_source_is_not_wrapped_again():
+    tokens = token_source(lambda _: None)
+    assert token_source(tokens) is tokens
+
+
+def test_a_missing_token_is_an_error_of_kafka_and_an_unreachable_broker():
+    """Code that reads handles every KafkaException, and the commands every ProducerError."""
+    error = TokenFailed("oauth_cb returned None")
+    assert isinstance(error, KafkaException)
+    assert isinstance(error, BrokerUnreachable)
+    assert error.args[0].code() == KafkaError._AUTHENTICATION
+    assert is_token_failure(error.args[0])
+
+
+def test_the_text_of_the_client_is_put_so_that_masking_keeps_its_reason():
+    text = "Failed to acquire SASL OAUTHBEARER token: Failed to connect to localhost:1"
+    assert is_token_failure(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert describe_failure(text) == "No token was obtained: Failed to connect to localhost:1"
+    assert describe_failure("Connection refused") == "Connection refused"
+    assert not is_token_failure(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error"))
