@@ -39,7 +39,7 @@ _CALLBACK_FIX = "Check oauth_cb: it must return a token and its expiry time in s
 OAuthCallback = Callable[[str], Any]
 
 
-class TokenFailed(TokenUnavailable, KafkaException):
+class TokenFailed(TokenUnavailable, KafkaException):  # type: ignore[misc]  # confluent_kafka has no types for it
     """A client has no token to begin with. Code that handles Kafka errors handles it as a failed authentication."""
 
     def __init__(self, reason: str) -> None:

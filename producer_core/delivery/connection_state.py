@@ -149,7 +149,8 @@ class ConnectionState:
                 Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
             )
         if not down:
-            self.error, self._code = text, error.name()
+            # The advice for rejected credentials does not help without a token.
+            self.error, self._code = text, "" if is_temporary(error) else error.name()
         elif self.error is None:
             self.error = _NO_REASON
         if down:

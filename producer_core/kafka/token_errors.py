@@ -45,6 +45,17 @@ def token_unavailable(error: KafkaError, settings: Mapping[str, Any]) -> TokenUn
     )
 
 
+def no_answer(settings: Mapping[str, Any], timeout: float) -> TokenUnavailable:
+    """Return the exception for a client that connected nowhere and reported nothing: it still waits for its token.
+
+    librdkafka repeats a request that the endpoint answers with a server error for almost a minute.
+    """
+    return TokenUnavailable(
+        f"The token endpoint {_endpoint(settings)} did not provide a token within {timeout:g} s.",
+        fix="Check sasl.oauthbearer.token.endpoint.url, and whether the endpoint answers with a server error.",
+    )
+
+
 def source_of(settings: Mapping[str, Any]) -> str:
     """Return the name of the source of a client's tokens, for a sentence."""
     return "oauth_cb" if "oauth_cb" in settings else f"The token endpoint {_endpoint(settings)}"

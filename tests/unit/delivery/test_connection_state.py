@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers.ports import free_ports
+from producer_core.delivery import connection_state
 from producer_core.delivery.connection_state import ConnectionState
 from tests.support import eventually
 
@@ -45,6 +46,49 @@ def test_a_repeated_refusal_is_reported_once_until_the_next_connection(connectio
     connection.statistics(UP)
     connection.failed(refused())
     assert [notice.kind for notice in notices] == ["connection_refused", "connected", "connection_refused"]
+
+
+NO_TOKEN = KafkaError(
+    KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: Failed to connect to idp:443"
+)
+WRONG_SECRET = KafkaError(
+    KafkaError._AUTHENTICATION, 'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client"}'
+)
+
+
+def test_a_token_that_cannot_be_renewed_is_reported_once_and_is_no_rejection(connection, notices):
+    connection.statistics(UP)
+    for _ in range(3):
+        connection.failed(NO_TOKEN)
+    assert [notice.kind for notice in notices] == ["connected", "token_unavailable"]
+    assert notices[1].text == "No token was obtained: Failed to connect to idp:443"
+    assert notices[1].severity == "warning"
+    assert "code" not in notices[1].details  # on_severe_errors="stop" does not close the producer
+    assert connection.connected
+
+
+def test_a_second_failure_of_the_token_endpoint_is_reported_again(connection, notices, monkeypatch):
+    connection.failed(NO_TOKEN)
+    now = time.monotonic()
+    monkeypatch.setattr(connection_state.time, "monotonic", lambda: now + 3600)
+    connection.failed(NO_TOKEN)
+    assert [notice.kind for notice in notices] == ["token_unavailable", "token_unavailable"]
+
+
+def test_without_a_first_token_no_broker_is_connected(connection, notices):
+    connection.failed(NO_TOKEN)
+    for _ in range(5):
+        connection.statistics(DOWN)
+    assert [notice.kind for notice in notices] == ["token_unavailable", "connection_lost"]
+    assert connection.unreachable == "No token was obtained: Failed to connect to idp:443"
+    assert connection.cause == "_ALL_BROKERS_DOWN"
+
+
+def test_a_refused_client_secret_is_a_rejection(connection, notices):
+    connection.failed(WRONG_SECRET)
+    (notice,) = notices
+    assert (notice.kind, notice.severity) == ("connection_refused", "critical")
+    assert notice.details["code"] == "_AUTHENTICATION"
 
 
 def test_each_broker_that_refuses_is_reported(connection, notices):

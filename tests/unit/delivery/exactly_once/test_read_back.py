@@ -41,3 +41,26 @@ def test_many_missing_partitions_delay_a_read_back_no_longer_than_one(monkeypatc
     ]
     one_round = 0.1 * missing + read_back._PAUSE_S
     assert now[0] <= read_back._DELETED_AFTER_S + 3 * one_round
+
+
+def test_the_read_back_waits_while_there_is_no_token():
+    """It decides whether messages are sent again, so it must not end without an answer."""
+    broken, errors, waits = [True, True], [], []
+
+    def get_token(_config):
+        if broken:
+            broken.pop()
+            raise ValueError("closed")
+        return "token", 4e9
+
+    settings = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": get_token,
+    }
+    reader = ReadBack(settings, waits.append, lambda *_: None, errors.append)
+    with reader._consumer({}) as consumer:
+        assert consumer.list_topics is not None
+    assert len(waits) == 2
+    assert "oauth_cb raised ValueError: closed" in errors[0].str()

@@ -20,6 +20,29 @@ def test_settings_that_exclude_transactions_are_rejected_at_once():
         check_settings(transactional_settings({"max.in.flight.requests.per.connection": 50}))
 
 
+def test_without_a_token_the_fence_fails_and_is_tried_again_by_its_caller():
+    """The constructor does not raise, so that a loop that fences again needs to handle one kind of failure."""
+    errors, settings = [], {"bootstrap.servers": "", "oauth_cb": lambda _: None}
+    client = TransactionalClient(
+        settings, "id", statistics=print, connection_error=errors.append, stopping=lambda: False
+    )
+    with pytest.raises(TransactionFailed, match="oauth_cb returned None"):
+        client.fence(print)
+    assert [error.name() for error in errors] == ["_AUTHENTICATION"]
+
+
+def test_settings_are_checked_without_a_token():
+    def get_token(_config):
+        raise AssertionError("a token was requested")
+
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": get_token,
+    }
+    check_settings(transactional_settings(login))
+
+
 class Broker:
     """A client whose first record is refused locally and whose commit has no response. `error` fails the other records."""
 
