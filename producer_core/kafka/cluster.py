@@ -21,7 +21,7 @@ from producer_core.config import ClientConfig, connection_settings, uses_tokens
 from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError, InvalidMessage
 from producer_core.kafka.classify import failure_of
 from producer_core.kafka.clients import admin, topic_id
-from producer_core.kafka.token_errors import no_answer, token_unavailable
+from producer_core.kafka.token_errors import ENDPOINT_URL, no_answer, token_unavailable
 
 _TRANSACTION_SETTINGS = {
     "enable.idempotence": True,
@@ -232,7 +232,7 @@ class Cluster:
     def _unreachable(self, timeout: float, *, permanent: bool) -> BrokerUnreachable:
         if token_error := next(filter(is_token_failure, reversed(self._errors)), None):
             return token_unavailable(token_error, self._connection)
-        if uses_tokens(self._connection) and "oauth_cb" not in self._connection and not self._errors:
+        if uses_tokens(self._connection) and ENDPOINT_URL in self._connection and not self._errors:
             return no_answer(self._connection, timeout)
         if permanent and uses_tokens(self._connection):
             return BrokerUnreachable(

@@ -12,6 +12,7 @@ from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.token_source import describe_failure, is_token_failure
 from producer_core.errors import TokenUnavailable
 
+ENDPOINT_URL = "sasl.oauthbearer.token.endpoint.url"
 _REFUSALS = (
     "invalid_client", "invalid_grant", "invalid_request", "invalid_scope", "unauthorized_client", "unsupported_grant_type",
 )  # fmt: skip
@@ -36,11 +37,11 @@ def token_unavailable(error: KafkaError, settings: Mapping[str, Any]) -> TokenUn
     place, reason = _endpoint(settings), text.partition(": ")[2]
     if is_refusal(error):
         return TokenUnavailable(
-            f"The token endpoint {place} refused the credentials: {reason}.",
+            f"{place} refused the credentials: {reason}.",
             fix="Check sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret and sasl.oauthbearer.scope.",
         )
     return TokenUnavailable(
-        f"The token endpoint {place} did not provide a token: {reason}.",
+        f"{place} did not provide a token: {reason}.",
         fix="Check sasl.oauthbearer.token.endpoint.url, and that the endpoint is running.",
     )
 
@@ -51,17 +52,18 @@ def no_answer(settings: Mapping[str, Any], timeout: float) -> TokenUnavailable:
     librdkafka repeats a request that the endpoint answers with a server error for almost a minute.
     """
     return TokenUnavailable(
-        f"The token endpoint {_endpoint(settings)} did not provide a token within {timeout:g} s.",
+        f"{_endpoint(settings)} did not provide a token within {timeout:g} s.",
         fix="Check sasl.oauthbearer.token.endpoint.url, and whether the endpoint answers with a server error.",
     )
 
 
 def source_of(settings: Mapping[str, Any]) -> str:
     """Return the name of the source of a client's tokens, for a sentence."""
-    return "oauth_cb" if "oauth_cb" in settings else f"The token endpoint {_endpoint(settings)}"
+    return "oauth_cb" if "oauth_cb" in settings else _endpoint(settings)
 
 
 def _endpoint(settings: Mapping[str, Any]) -> str:
-    """Return the endpoint's address without a user, a password or a query."""
-    url = urlsplit(str(settings.get("sasl.oauthbearer.token.endpoint.url", "")))
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    """Return "The token endpoint" with its address, without a user, a password or a query."""
+    url = urlsplit(str(settings.get(ENDPOINT_URL, "")))
+    address = f" {url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}" if url.netloc else ""
+    return f"The token endpoint{address}"

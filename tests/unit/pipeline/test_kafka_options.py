@@ -36,3 +36,28 @@ def test_a_setting_that_javas_client_lacks_is_rejected():
 
 def test_producer_and_socket_settings_are_ignored():
     assert options(linger_ms=50, socket_keepalive_enable=True) == {"kafka.bootstrap.servers": "h:1"}
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ({"oauth_cb": lambda _: ("geheim", 4e9)}, "oauth_cb"),
+        (
+            {
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": "orders",
+                "sasl.oauthbearer.client.secret": "geheim",
+                "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+            },
+            "sasl.oauthbearer.token.endpoint.url",
+        ),
+    ],
+)
+def test_tokens_are_refused_by_name_and_without_the_secret(source, named):
+    config = client_config(
+        "a:1", {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **source}
+    )
+    with pytest.raises(ConfigError, match="Spark's Kafka client does not support") as raised:
+        kafka_options(config)
+    assert named in str(raised.value)
+    assert "geheim" not in str(raised.value)
