@@ -189,7 +189,7 @@ def use_each_query(cluster, issuer, topic, producer):
 
 
 def create_a_dead_letter(producer):
-    producer.send_message("small", os.urandom(5000))
+    producer.send_message("small", os.urandom(5000).hex().encode())
     eventually(lambda: len(producer.dlq), timeout=TIMEOUT_S)
 
 
