@@ -14,7 +14,9 @@ from producer_core.dashboard import queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
+from producer_core.dashboard.wording.decoded_content import decoded_content
 from producer_core.dlq import DeadLetterFilter, PageCursor
+from producer_core.dlq.displayed_body import decoder_of
 from producer_core.dlq.timeline import TimelineEvent
 from producer_core.events import DeadLetter
 
@@ -109,6 +111,11 @@ def clear() -> None:
         one.clear()
 
 
+def clear_records() -> None:
+    """Discard the dead letters that were read and masked."""
+    _open_record.cache_clear()
+
+
 class OpenRecord(NamedTuple):
     """Hold a dead letter with its key, value and headers in displayable form. `producer` is the sender's name."""
 
@@ -119,18 +126,41 @@ class OpenRecord(NamedTuple):
     producer: str = ""
 
 
-@lru_cache(maxsize=16)
 def open_record(
     path: Path, message_id: str, stamp: tuple[str, float, int], rules: MaskingRules, *, reveal: bool
 ) -> OpenRecord | None:
-    """Read and mask a dead letter; the cache keeps it until `stamp` or the masking rules change."""
+    """Read, decode and mask a dead letter; the cache keeps it until `stamp` or the masking rules change.
+
+    A key or value whose schema was not available is decoded again.
+    """
+    found = _open_record(path, message_id, stamp, rules, reveal=reveal)
+    if found is None or not (found.key.undecoded or found.value.undecoded):
+        return found
+    key, value = _contents(path, found.dead_letter, reveal=reveal)
+    return found._replace(key=key, value=value)
+
+
+@lru_cache(maxsize=16)
+def _open_record(
+    path: Path, message_id: str, stamp: tuple[str, float, int], rules: MaskingRules, *, reveal: bool
+) -> OpenRecord | None:
     dead_letter = queries.dead_letter(open_store(path), message_id)
     if dead_letter is None:
         return None
     return OpenRecord(
         dead_letter,
-        dead_letter_wording.content(dead_letter.key, reveal=reveal, key=True),
-        dead_letter_wording.content(dead_letter.value, reveal=reveal),
+        *_contents(path, dead_letter, reveal=reveal),
         dead_letter_wording.headers(dead_letter.headers, reveal=reveal),
         dead_letter_queries.producer_of(open_store(path), dead_letter),
+    )
+
+
+def _contents(
+    path: Path, dead_letter: DeadLetter, *, reveal: bool
+) -> tuple[dead_letter_wording.RecordContent, dead_letter_wording.RecordContent]:
+    """Return the key and the value for display."""
+    headers, decoder = dead_letter.headers, decoder_of(open_store(path))
+    return (
+        decoded_content(dead_letter.key, headers, decoder, reveal=reveal, key=True),
+        decoded_content(dead_letter.value, headers, decoder, reveal=reveal),
     )

@@ -60,7 +60,7 @@ _FILTER_NAMES = {
     "producer_id": "producer",
     "body": "key, value or headers contain",
 }
-_MAX_CONTENT = 20_000
+MAX_CONTENT = 20_000
 _MAX_CELL = 200
 _MAX_HEADER = 2_000
 _MAX_MASKED = 4_000
@@ -186,11 +186,15 @@ def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
 
 
 class RecordContent(NamedTuple):
-    """Describes bytes for display: their kind, a short description, and the text to show, if any."""
+    """Describes bytes for display: their kind, a short description, and the text to show, if any.
+
+    `undecoded` is set for bytes whose schema is not known at this time.
+    """
 
     kind: Literal["null", "empty", "json", "text", "bytes", "hidden"]
     about: str
     text: str
+    undecoded: bool = False
 
 
 def content(data: bytes | None, *, reveal: bool = False, key: bool = False) -> RecordContent:
@@ -215,14 +219,14 @@ def content(data: bytes | None, *, reveal: bool = False, key: bool = False) -> R
     found = _decoded(data, reveal=reveal, key=key)
     kind: Literal["text", "json"] = "text" if isinstance(found, str) else "json"
     return RecordContent(
-        kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, _MAX_CONTENT))
+        kind, f"{about}, {'JSON' if kind == 'json' else 'text'}", visible(pretty(found, MAX_CONTENT))
     )
 
 
 def _decoded(data: bytes, *, reveal: bool, key: bool) -> Any:
     """Return text or a JSON value."""
     if len(data) > LONGEST:
-        return f"{data[: 4 * _MAX_CONTENT].decode(errors='replace')[:_MAX_CONTENT]}\n… {len(data):,} bytes in total"
+        return f"{data[: 4 * MAX_CONTENT].decode(errors='replace')[:MAX_CONTENT]}\n… {len(data):,} bytes in total"
     return display_key(data, reveal=reveal) if key else display_value(data, reveal=reveal)
 
 

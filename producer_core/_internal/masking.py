@@ -159,6 +159,20 @@ def display_value(data: bytes | None, *, reveal: bool = False) -> Any:
     return _masked_value(data, active)
 
 
+def display_decoded(value: Any, *, reveal: bool = False) -> Any:
+    """Return a decoded value for display: masked like JSON, its bytes as text, and other bytes by their size.
+
+    Revealed bytes that are not text are hexadecimal.
+    """
+    plain = _without_bytes(value, reveal)
+    return plain if reveal else _mask(plain, rules(), 0)
+
+
+def is_hidden(part: str) -> bool:
+    """Whether the rules hide all `keys`, `values` or `headers`."""
+    return part in rules().hide
+
+
 def display_key(key: bytes | None, *, reveal: bool = False) -> str | None:
     """Return a key for display, as text. Revealed bytes that are not text are hexadecimal."""
     if key is None:
@@ -215,6 +229,19 @@ def _as_text(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if _CONTROLS.search(text) else text
+
+
+def _without_bytes(value: Any, reveal: bool) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_bytes(item, reveal) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_bytes(item, reveal) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    text = _as_text(value)
+    if text is None:
+        return f"0x{value.hex()}" if reveal else _size_text(value)
+    return text
 
 
 def _size_text(data: bytes) -> str:

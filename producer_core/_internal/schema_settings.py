@@ -59,9 +59,7 @@ def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
         for part in ("value", "key")
         if found.get(f"{part}.schema") is not None
     }
-    for name in _NUMBERS:
-        if name in client:
-            client[name] = _number(name, client[name])
+    _convert_numbers(client)
     auto_register = _flag("auto.register.schemas", found.get("auto.register.schemas", False))
     if auto_register and not schemas:
         raise ConfigError(
@@ -70,6 +68,19 @@ def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
         )
     ttl = _number(_TTL, client.pop(_TTL)) if _TTL in client else float("inf")
     return SchemaSettings(formats, client, schemas, auto_register, ttl)
+
+
+def client_settings(client: Mapping[str, Any]) -> SchemaSettings:
+    """Return settings for a client without serializers, from the client's settings without their prefix."""
+    found = {name: value for name, value in client.items() if name != _TTL}
+    _convert_numbers(found)
+    return SchemaSettings({}, found)
+
+
+def _convert_numbers(client: dict[str, Any]) -> None:
+    for name in _NUMBERS:
+        if name in client:
+            client[name] = _number(name, client[name])
 
 
 def _pop_formats(given: dict[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producer_core.cli import options, output
+from producer_core.cli import options, output, registry_options
 from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
@@ -29,16 +29,7 @@ def schema() -> None:
 @schema.command(short_help="Check whether a schema is compatible.")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--subject", required=True, metavar="SUBJECT", help="For example orders-value.")
-@click.option("--schema-registry", "url", metavar="URL", help="Address of the schema registry.")
-@click.option(
-    "--config",
-    "-X",
-    "settings",
-    type=options.SettingType(),
-    multiple=True,
-    help="Setting of the registry's client; repeatable.",
-)
-@click.option("--config-file", type=click.Path(path_type=Path), help="File with these settings.")
+@registry_options.registry_options
 @options.as_json
 @click.pass_context
 def check(
@@ -74,16 +65,11 @@ def check(
 def _registry_settings(
     url: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
 ) -> dict[str, Any]:
-    _, chosen = options.client_settings(None, settings, config_file)
-    found = {name.replace("_", "."): value for name, value in chosen.items()}
-    if url is not None:
-        found["schema.registry.url"] = url
+    found = registry_options.chosen_registry(url, settings, config_file)
     if not found.get("schema.registry.url"):
         raise click.UsageError("--schema-registry is missing. Or set schema.registry.url in --config-file.")
     # The settings name a registry only together with a serializer, which this command does not use.
-    return {"value.serializer": "avro"} | {
-        name: value for name, value in found.items() if name.startswith("schema.registry.")
-    }
+    return {"value.serializer": "avro"} | found
 
 
 def _check(settings: dict[str, Any], subject: str, file: Path) -> Compatibility:

@@ -167,6 +167,7 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
       dlq_max_bytes                            bytes of pending dead letters: 256MiB
       dlq_max_age                              age of the oldest pending dead letter: 7d
       trace_link                               address of a trace: https://tempo.example/trace/{trace_id}
+      schema_registry                          address of the registry that decodes values for display
 
     When a dlq_max_... limit is exceeded, an alert fires; no dead letter is ever dropped. The value "none" removes such
     a limit; "default" restores the default.
@@ -188,14 +189,14 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
 
 _RETENTION = ("keep_seconds", "keep_minutes", "keep_hours", "keep_settled", "keep_ledger")
 _LIMITS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
-_TRACE_LINK = "trace_link"
+_TEXTS = ("trace_link", "schema_registry")
 _SIZES = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def _setting(name: str, text: str) -> str | float | int | None:
     """Return the value as stored: seconds, bytes, a number or text; None for the default, 0 for no limit."""
-    known = (*_RETENTION, *_LIMITS, _TRACE_LINK)
+    known = (*_RETENTION, *_LIMITS, *_TEXTS)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         raise Failed(
@@ -204,7 +205,7 @@ def _setting(name: str, text: str) -> str | float | int | None:
         )
     if text == "default":
         return None
-    if name == _TRACE_LINK:
+    if name in _TEXTS:
         return text.strip()
     if text == "none" and name in _LIMITS:
         return 0

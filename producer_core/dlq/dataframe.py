@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from producer_core._internal.masking import display_key, display_value, mask_text
+from producer_core._internal.masking import mask_text
+from producer_core.dlq.displayed_body import displayed_key, displayed_value
 
 if TYPE_CHECKING:
     from producer_core._internal.dataframe import Kind
     from producer_core.events import DeadLetter
+    from producer_core.kafka.schemas.decoder import SchemaDecoder
 
 LIMIT = 100_000
 _TIMES = ("accepted_at", "failed_at")
@@ -26,8 +28,9 @@ def frame(
     kind: Kind | None,
     bodies: bool,
     masked: bool,
+    decoder: SchemaDecoder | None = None,
 ) -> Any:
-    """Return a data frame with one row per dead letter, in the order given."""
+    """Return a data frame with one row per dead letter, in the order given. `decoder` decodes those with a schema id."""
     import pyarrow
 
     from producer_core._internal.dataframe import make_frame
@@ -38,7 +41,7 @@ def frame(
         **{name: pyarrow.array([getattr(one, name) for one in dead_letters], text) for name in _TEXTS},
         "error_text": pyarrow.array([_text(one.error_text, masked) for one in dead_letters], text),
         "group": pyarrow.array([one.fingerprint for one in dead_letters], text),
-        "key": pyarrow.array([display_key(one.key, reveal=not masked) for one in dead_letters], text),
+        "key": pyarrow.array([_key(one, masked, decoder) for one in dead_letters], text),
         "value_size": pyarrow.array(sizes, pyarrow.int64()),
         **{
             name: pyarrow.array([_utc(getattr(one, name)) for one in dead_letters], moment) for name in _TIMES
@@ -51,7 +54,7 @@ def frame(
         "cluster_id": pyarrow.array([one.cluster_id for one in dead_letters], text),
     }
     if bodies:
-        columns["value"] = pyarrow.array([_value(one.value, masked) for one in dead_letters], text)
+        columns["value"] = pyarrow.array([_value(one, masked, decoder) for one in dead_letters], text)
     return make_frame(pyarrow.table(columns), kind)
 
 
@@ -59,8 +62,14 @@ def _text(text: str, masked: bool) -> str:
     return mask_text(text) if masked else text
 
 
-def _value(data: bytes | None, masked: bool) -> str | None:
-    found = display_value(data, reveal=not masked)
+def _key(dead_letter: DeadLetter, masked: bool, decoder: SchemaDecoder | None) -> str | None:
+    found = displayed_key(dead_letter.key, dead_letter.headers, decoder, reveal=not masked).one
+    assert found is None or isinstance(found, str)
+    return found
+
+
+def _value(dead_letter: DeadLetter, masked: bool, decoder: SchemaDecoder | None) -> str | None:
+    found = displayed_value(dead_letter.value, dead_letter.headers, decoder, reveal=not masked).one
     return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
 
 

@@ -16,6 +16,7 @@ from producer_core.dlq import search as dlq_search
 from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
 from producer_core.dlq.claim_and_settle import claim_by_id
 from producer_core.dlq.count import COLUMNS, Column, count_query
+from producer_core.dlq.displayed_body import decoder_of
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups
 from producer_core.dlq.listing import Page, PageCursor, listing
@@ -83,7 +84,7 @@ class DeadLetters:
         """Return the listing of `find` as a data frame (`kind`: pandas, polars or arrow), with values if `bodies` is set.
 
         Keys, values and error texts are masked, because a notebook saves its output. `masked=False` shows them and
-        records that in the audit log and in the events of each dead letter.
+        records that in the audit log and in the events of each dead letter. Those with a schema id are decoded.
         """
         table = self.table(where or DeadLetterFilter(), limit=limit)
         rows = table.to_pylist()
@@ -99,7 +100,9 @@ class DeadLetters:
             selection = (where or DeadLetterFilter()).to_query()
             self.reveal(ids, who=current_actor(), origin="python", selection=selection)
         sizes = [row["value_size"] for row in rows]
-        return dlq_dataframe.frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
+        return dlq_dataframe.frame(
+            dead_letters, sizes, kind=kind, bodies=bodies, masked=masked, decoder=decoder_of(self._store)
+        )
 
     def search(
         self,

@@ -17,6 +17,7 @@ from producer_core.dlq.dataframe import LIMIT, frame
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
+from producer_core.kafka.schemas.decoder import decoder_for
 from producer_core.messages import (
     Message,
     MessageStatus,
@@ -153,7 +154,8 @@ class DeadLetterQueue:
         """Return the matching dead letters as a data frame, the latest failure first, masked unless `masked=False`."""
         dead_letters = self.find(where, limit=limit)
         sizes = [None if one.value is None else len(one.value) for one in dead_letters]
-        return frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked)
+        decoder = decoder_for(lambda: None)
+        return frame(dead_letters, sizes, kind=kind, bodies=bodies, masked=masked, decoder=decoder)
 
     def count(self, where: DeadLetterFilter | None = None) -> int:
         """Return the number of matching dead letters."""

@@ -21,19 +21,25 @@ BOUNDS = ("dlq_max_size", "dlq_max_bytes", "dlq_max_age")
 TRACE_LINK = "trace_link"
 """The address at which a trace backend shows a trace, with a placeholder for the trace id."""
 TRACE_PLACEHOLDER = "{trace_id}"
+SCHEMA_REGISTRY = "schema_registry"
+"""The address of the schema registry that decodes values for display. It never has credentials."""
+_TEXTS = (TRACE_LINK, SCHEMA_REGISTRY)
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 
 def check(changes: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown setting or an invalid value. None is the default."""
     for name, value in changes.items():
-        if name not in (*KEPT, *BOUNDS, TRACE_LINK):
+        if name not in (*KEPT, *BOUNDS, *_TEXTS):
             raise ConfigError(
                 f"There is no setting {name!r:.60}.",
-                fix=f"The settings are {', '.join((*KEPT, *BOUNDS, TRACE_LINK))}.",
+                fix=f"The settings are {', '.join((*KEPT, *BOUNDS, *_TEXTS))}.",
             )
         if name == TRACE_LINK:
             _check_trace_link(value)
+            continue
+        if name == SCHEMA_REGISTRY:
+            _check_schema_registry(value)
             continue
         if value is None or (value == 0 and value is not False and name in BOUNDS):
             continue
@@ -52,4 +58,15 @@ def _check_trace_link(value: Any) -> None:
         raise ConfigError(
             f"{TRACE_LINK}={value!r:.200} is not an HTTP address with {TRACE_PLACEHOLDER}.",
             fix="For example, https://tempo.example/trace/{trace_id}.",
+        )
+
+
+def _check_schema_registry(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value) or "@" in value:
+        raise ConfigError(
+            f"{SCHEMA_REGISTRY} must be an HTTP address without credentials.",
+            fix="For example, http://localhost:8081. Set credentials in the file that PRODUCER_CORE_CONFIG names, "
+            "together with schema.registry.url.",
         )

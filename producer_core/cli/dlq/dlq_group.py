@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from producer_core.cli.dlq import archive_purge, export_import, list_show, publish_fetch, replay_dead_letters
+from producer_core.cli.dlq import (
+    archive_purge,
+    export_import,
+    list_groups,
+    publish_fetch,
+    replay_dead_letters,
+    show,
+)
 
 
 @click.group(short_help="List, replay, archive and purge dead letters.")
@@ -27,7 +34,8 @@ def dlq() -> None:
 
 
 for command in (
-    *list_show.COMMANDS,
+    *list_groups.COMMANDS,
+    *show.COMMANDS,
     replay_dead_letters.replay,
     *archive_purge.COMMANDS,
     *export_import.COMMANDS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from producer_core._internal.plural import plural
-from producer_core.cli import open_store, options, output
+from producer_core.cli import open_store, options, output, registry_options
 from producer_core.cli.dlq import filter_options
 from producer_core.cli.send import progress_bar
 
@@ -33,6 +33,7 @@ _FORMATS = ("parquet", "jsonl", "csv")
     help="Mask secrets or not; default: --masked for CSV, otherwise --raw.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@registry_options.registry_options
 @options.store_option
 @options.as_json
 def export(
@@ -40,6 +41,9 @@ def export(
     form: str | None,
     masked: bool | None,
     overwrite: bool,
+    url: str | None,
+    settings: tuple[tuple[str, str], ...],
+    config_file: Path | None,
     store_path: Path | None,
     as_json: bool,
     **given: Any,
@@ -57,6 +61,8 @@ def export(
     log records the export. The dead letters stay in this store. If you import them elsewhere, archive them in one of
     the stores, so that they are not replayed twice. After an export that can be imported, a replay from this store
     looks for each of them on its topic first.
+
+    In a file that cannot be imported, keys and values with a schema id are decoded, as in "producer-core dlq show".
 
     In CSV, a cell that a spreadsheet could read as a formula begins with ' (remove it to get the text). A null
     is unquoted; an empty string is quoted.
@@ -76,6 +82,7 @@ def export(
             masked=masked,
             overwrite=overwrite,
             progress=report,
+            registry=registry_options.chosen_registry(url, settings, config_file),
         )
     if as_json:
         output.emit(dataclasses.asdict(manifest))

@@ -117,3 +117,8 @@ def none(dead: DeadLetters, where: DeadLetterFilter) -> str:
         f"topic {where.topic!r} has no dead letters" if unknown else "the selection matches no dead letter"
     )
     return f"{reason}. Topics with dead letters: {named}{more}."
+
+
+reveal_option = click.option(
+    "--reveal", is_flag=True, help="Unmask secrets, card numbers and addresses; audit-logged."
+)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from producer_core import __version__
 from producer_core.dlq import DeadLetters, lookup
+from producer_core.dlq.displayed_body import decoder_of
 from producer_core.dlq.files import selection
 from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
 from producer_core.dlq.files.manifest import Format, Manifest, Progress, format_of, manifest_path
@@ -24,6 +25,7 @@ from producer_core.store import safe_verdicts
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
     from producer_core.dlq.files.atomic_file import AtomicFile
+    from producer_core.kafka.schemas.decoder import SchemaDecoder
     from producer_core.store import Store
 
 EXPORTED = "The message was exported, and another store may have replayed it."
@@ -40,6 +42,7 @@ def export(
     masked: bool | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    registry: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Manifest:
     """Write the matching dead letters to `target`, the oldest message first, and a manifest beside it.
@@ -47,14 +50,17 @@ def export(
     The file gets its name once it is complete; the manifest is published first, so that no file is without one. The
     file name decides the format. Parquet and JSON Lines have all bytes and can be imported, unless `masked` is set. CSV
     is masked unless `masked=False` and cannot be imported. Memory use does not grow with the number of dead letters.
-    `progress` gets the number done and the total. An audit row is written, even for a failed export. After an export that
+    Files that cannot be imported have decoded keys and values where these have a schema id; `registry` has settings such
+    as `schema.registry.url`. `progress` gets the number done and the total. An audit row is written, even for a failed export. After an export that
     can be imported, no verdict of these dead letters says that a resend is safe. Raise TransferError or StoreError on
     failure.
     """
     target = Path(target)
     file_format = format_of(target, format)
     masked = file_format == "csv" if masked is None else masked
-    job = _ExportJob(store, where, target, file_format, masked, who, origin, clock)
+    job = _ExportJob(
+        store, where, target, file_format, masked, who, origin, decoder_of(store, registry), clock
+    )
     try:
         return job.run(progress, overwrite=overwrite)
     except BaseException as error:
@@ -90,6 +96,7 @@ class _ExportJob:
     masked: bool
     who: str
     origin: str
+    decoder: SchemaDecoder
     clock: Callable[[], float]
 
     def run(self, progress: Progress | None, *, overwrite: bool) -> Manifest:
@@ -129,7 +136,7 @@ class _ExportJob:
         )
 
     def _write(self, file: AtomicFile, selected: FrozenSelection, progress: Progress | None) -> _ExportCounts:
-        writer = WRITERS[self.format](file, masked=self.masked)
+        writer = WRITERS[self.format](file, masked=self.masked, decoder=self.decoder)
         try:
             counts = self._write_records(writer, selected, progress)
             writer.close()

@@ -9,8 +9,10 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.masking import display_key, display_value, mask_headers, mask_text
+from producer_core._internal.masking import mask_headers, mask_text
 from producer_core.dlq.codec import LETTER_COLUMNS, read_attempts, read_headers
+from producer_core.dlq.displayed_body import displayed_key, displayed_value
+from producer_core.kafka.schemas.decoder import SchemaDecoder
 
 Record = dict[str, Any]
 
@@ -34,14 +36,17 @@ def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) ->
     }
 
 
-def displayed(record: Record, *, reveal: bool = False) -> Record:
-    """Return the record for display: keys, values and headers as text, with secrets masked unless `reveal` is set."""
+def displayed(record: Record, *, reveal: bool = False, decoder: SchemaDecoder | None = None) -> Record:
+    """Return the record for display: keys, values and headers as text, with secrets masked unless `reveal` is set.
+
+    `decoder` decodes a key or value with a schema id.
+    """
     text = _unchanged if reveal else mask_text
     return {
         **record,
         **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
-        "key": display_key(record["key"], reveal=reveal),
-        "value": display_value(record["value"], reveal=reveal),
+        "key": displayed_key(record["key"], record["headers"], decoder, reveal=reveal).one,
+        "value": displayed_value(record["value"], record["headers"], decoder, reveal=reveal).one,
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
         "attempts": [(at, code, text(error_text)) for at, code, error_text in record["attempts"]],
     }
@@ -56,9 +61,11 @@ def raw_line(record: Record) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def masked_line(record: Record) -> bytes:
+def masked_line(record: Record, decoder: SchemaDecoder | None = None) -> bytes:
     """Return a line of JSON for display, marked with `"masked": true`."""
-    return orjson.dumps({**displayed(record), "masked": True}, option=orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(
+        {**displayed(record, decoder=decoder), "masked": True}, option=orjson.OPT_APPEND_NEWLINE
+    )
 
 
 def as_text(value: Any) -> str | None:

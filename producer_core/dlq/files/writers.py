@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from producer_core.dlq.files.atomic_file import AtomicFile
+    from producer_core.kafka.schemas.decoder import SchemaDecoder
 
 METADATA = b"producer_core"
 """The key of the Parquet metadata {"format_version": 1, "masked": false}."""
@@ -38,12 +39,14 @@ class RecordWriter(Protocol):
 class LinesWriter:
     """Writes JSON Lines."""
 
-    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
-        self._file, self._masked = file, masked
+    def __init__(self, file: AtomicFile, *, masked: bool, decoder: SchemaDecoder | None = None) -> None:
+        self._file, self._masked, self._decoder = file, masked, decoder
 
     def write(self, records: Sequence[Record]) -> None:
-        line = masked_line if self._masked else raw_line
-        self._file.write(b"".join(map(line, records)))
+        if self._masked:
+            self._file.write(b"".join(masked_line(record, self._decoder) for record in records))
+        else:
+            self._file.write(b"".join(map(raw_line, records)))
 
     def close(self) -> None:
         """Do nothing; the format has no end marker."""
@@ -55,22 +58,22 @@ class LinesWriter:
 class CsvWriter(LinesWriter):
     """Writes CSV with commas, quotes, CRLF and UTF-8 with a byte order mark; safe to open in a spreadsheet."""
 
-    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
-        super().__init__(file, masked=masked)
+    def __init__(self, file: AtomicFile, *, masked: bool, decoder: SchemaDecoder | None = None) -> None:
+        super().__init__(file, masked=masked, decoder=decoder)
         file.write(_BOM + csv_cells.line(list(COLUMNS)))
 
     def write(self, records: Sequence[Record]) -> None:
-        rows = (displayed(record, reveal=not self._masked) for record in records)
+        rows = (displayed(record, reveal=not self._masked, decoder=self._decoder) for record in records)
         self._file.write(b"".join(csv_cells.line(cells_of(row)) for row in rows))
 
 
 class ParquetWriter:
     """Writes Parquet in row groups of limited size."""
 
-    def __init__(self, file: AtomicFile, *, masked: bool) -> None:
+    def __init__(self, file: AtomicFile, *, masked: bool, decoder: SchemaDecoder | None = None) -> None:
         import pyarrow.parquet
 
-        self._masked = masked
+        self._masked, self._decoder = masked, decoder
         self._schema = schema(masked=masked)
         self._sink = pyarrow.PythonFile(file, mode="w")
         self._writer = pyarrow.parquet.ParquetWriter(self._sink, self._schema, compression="zstd")
@@ -78,7 +81,7 @@ class ParquetWriter:
         self._rows = self._size = 0
 
     def write(self, records: Sequence[Record]) -> None:
-        added = batch(records, masked=self._masked)
+        added = batch(records, masked=self._masked, decoder=self._decoder)
         self._batches.append(added)
         self._rows += added.num_rows
         self._size += added.nbytes
@@ -130,17 +133,19 @@ def schema(*, masked: bool) -> pyarrow.Schema:
     return pa.schema([(name, types.get(name, text)) for name in COLUMNS], metadata={METADATA: metadata})
 
 
-def batch(records: Sequence[Record], *, masked: bool) -> pyarrow.RecordBatch:
+def batch(
+    records: Sequence[Record], *, masked: bool, decoder: SchemaDecoder | None = None
+) -> pyarrow.RecordBatch:
     """Return the records as a record batch."""
     import pyarrow
 
-    rows = [_masked_row(record) for record in records] if masked else records
+    rows = [_masked_row(record, decoder) for record in records] if masked else records
     fields = schema(masked=masked)
     columns = [pyarrow.array([row[field.name] for row in rows], type=field.type) for field in fields]
     return pyarrow.RecordBatch.from_arrays(columns, schema=fields)
 
 
-def _masked_row(record: Record) -> Record:
-    masked = displayed(record)
+def _masked_row(record: Record, decoder: SchemaDecoder | None) -> Record:
+    masked = displayed(record, decoder=decoder)
     headers = [(name, as_text(value)) for name, value in masked["headers"]]
     return {**masked, "value": as_text(masked["value"]), "headers": headers}

@@ -34,6 +34,30 @@ class Registry:
         except Exception as error:
             raise self._failure(error) from error
 
+    def schema(self, schema_id: int | str, *, compiled: bool = False) -> Schema:
+        """Return the schema of an id or GUID; `compiled` asks for the compiled form of a Protobuf schema.
+
+        Raise SchemaUnavailable if the registry does not provide it.
+        """
+        form = _form(compiled=compiled)
+        try:
+            if compiled:
+                self.client.clear_caches()  # the client caches a schema by id, not by form
+            if isinstance(schema_id, str):
+                return self.client.get_schema_by_guid(schema_id, fmt=form)
+            return self.client.get_schema(schema_id, fmt=form)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def version(self, subject: str, version: int, *, compiled: bool = False) -> Schema:
+        """Return the schema of a version. Raise SchemaUnavailable if the registry does not provide it."""
+        try:
+            found = self.client.get_version(subject, version, fmt=_form(compiled=compiled))
+        except Exception as error:
+            raise self._failure(error) from error
+        assert found.schema is not None
+        return found.schema
+
     def id_of(self, subject: str, schema: Schema, *, register: bool) -> int:
         """Return the id of a schema under a subject. `register` registers it first if necessary."""
         try:
@@ -71,6 +95,10 @@ class Registry:
     def close(self) -> None:
         self._closed = True
         self.client.close()
+
+
+def _form(*, compiled: bool) -> str | None:
+    return "serialized" if compiled else None
 
 
 def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:

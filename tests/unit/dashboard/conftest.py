@@ -48,4 +48,4 @@ def no_state_of_earlier_tests(monkeypatch):
     reads.clear()
     dead_letter_reads.clear()
     dead_letter_reads.clusters.clear()
-    dead_letter_reads.open_record.cache_clear()
+    dead_letter_reads.clear_records()

@@ -1,0 +1,172 @@
+"""Cache the readers of schemas by id. A look-up waits a limited time for the registry."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from producer_core.errors import ConfigError, NotAccepted, SchemaUnavailable
+from producer_core.kafka.schemas.readers import Reader, SchemaText, UnusableSchema, make_reader
+from producer_core.kafka.schemas.registry import Registry
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema
+
+WAIT = 3.0
+"""Seconds that a look-up waits for the registry."""
+RETRY_AFTER = 30.0
+"""Seconds until a registry that did not respond, or an id that it did not have, is asked for again."""
+
+_MAX_SCHEMAS = 1_000
+_MAX_PENDING = 8
+_MAX_TEXT = 1 << 20
+_MAX_REFERENCES = 100
+
+NO_RESPONSE = "The schema registry does not respond."
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """The look-up of one id by a thread of its own. `done` is set after the result."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    result: Reader | str = NO_RESPONSE
+
+
+class SchemaCache:
+    """The readers of one registry. Any thread may use it.
+
+    A found schema stays cached: the schema of an id never changes. Each request runs in a daemon thread, because a
+    registry that sends its response slowly would otherwise hold the caller longer than `wait` seconds.
+    """
+
+    def __init__(
+        self,
+        open_registry: Callable[[], Registry],
+        *,
+        wait: float = WAIT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open, self._wait, self._clock = open_registry, wait, clock
+        self._opening = threading.Lock()  # guards the next field
+        self._registry: Registry | None = None
+        self._lock = threading.Lock()  # guards the fields below
+        self._readers: dict[int | str, Reader] = {}
+        self._failures: dict[int | str, tuple[float, str]] = {}
+        self._pending: dict[int | str, _Fetch] = {}
+        self._down: tuple[float, str] = (-1.0, "")
+
+    def reader(self, schema_id: int | str) -> Reader | str:
+        """Return the reader of a schema, or a sentence that says why there is none."""
+        with self._lock:
+            if (known := self._known(schema_id)) is not None:
+                return known
+        try:
+            registry = self._client()  # imports the client's packages, so it is no part of the wait
+        except ConfigError as error:
+            return f"{error.what} {error.fix}".strip()
+        with self._lock:
+            fetch = self._pending.get(schema_id)
+            if fetch is None:
+                if len(self._pending) >= _MAX_PENDING:
+                    return NO_RESPONSE
+                fetch = self._pending[schema_id] = _Fetch()
+                threading.Thread(
+                    target=self._fetch, args=(registry, schema_id, fetch), name="schema-registry", daemon=True
+                ).start()
+        if fetch.done.wait(self._wait):
+            return fetch.result
+        with self._lock:
+            self._down = (self._clock() + RETRY_AFTER, NO_RESPONSE)
+        return NO_RESPONSE
+
+    def _known(self, schema_id: int | str) -> Reader | str | None:
+        if (reader := self._readers.get(schema_id)) is not None:
+            return reader
+        now = self._clock()
+        until, problem = self._failures.get(schema_id, (now, ""))
+        if now < until:
+            return problem
+        return self._down[1] if now < self._down[0] else None
+
+    def _fetch(self, registry: Registry, schema_id: int | str, fetch: _Fetch) -> None:
+        try:
+            fetch.result = _reader(registry, schema_id)
+        finally:
+            with self._lock:
+                self._keep(schema_id, fetch.result)
+                self._pending.pop(schema_id, None)
+            fetch.done.set()
+
+    def _keep(self, schema_id: int | str, result: Reader | str) -> None:
+        if isinstance(result, Reader):
+            self._readers[schema_id] = result
+            if len(self._readers) > _MAX_SCHEMAS:
+                self._readers.pop(next(iter(self._readers)))
+            self._down = (-1.0, "")
+            return
+        until = self._clock() + RETRY_AFTER
+        self._failures[schema_id] = (until, result)
+        if len(self._failures) > _MAX_SCHEMAS:
+            self._failures.pop(next(iter(self._failures)))
+        if result.startswith(_AFFECTS_ALL):
+            self._down = (until, result)
+
+    def _client(self) -> Registry:
+        with self._opening:
+            if self._registry is None:
+                self._registry = self._open()
+            return self._registry
+
+
+_AFFECTS_ALL = (
+    "The schema registry did not respond",
+    "The schema registry refused",
+    "The schema registry responded with HTTP status",
+)
+"""How the sentences begin that hold for every id."""
+
+
+def _reader(registry: Registry, schema_id: int | str) -> Reader | str:
+    try:
+        return make_reader(_load(registry, schema_id))
+    except UnusableSchema as error:
+        return str(error)
+    except ImportError as error:
+        return f"Its format needs more packages: {error}."
+    except SchemaUnavailable as error:
+        return error.what
+    except NotAccepted:
+        return "The schema registry's response cannot be used."
+
+
+def _load(registry: Registry, schema_id: int | str) -> SchemaText:
+    schema = registry.schema(schema_id)
+    if schema.schema_type == "PROTOBUF":
+        schema = registry.schema(schema_id, compiled=True)
+    references: dict[str, str] = {}
+    _add_references(registry, schema, references)
+    text = schema.schema_str or ""
+    if len(text) + sum(map(len, references.values())) > _MAX_TEXT:
+        raise UnusableSchema("Its schema is longer than 1 MiB.")
+    return SchemaText(schema.schema_type or "AVRO", text, references)
+
+
+def _add_references(registry: Registry, schema: Schema, found: dict[str, str]) -> None:
+    """Add the schemas that this one refers to, each after the ones that it needs itself."""
+    for reference in schema.references or ():
+        name = str(reference.name)
+        if name in found:
+            continue
+        if len(found) >= _MAX_REFERENCES:
+            raise UnusableSchema(f"Its schema has more than {_MAX_REFERENCES} references.")
+        found[name] = ""  # so that a circle of references ends
+        inner = registry.version(
+            str(reference.subject), int(reference.version or 0), compiled=schema.schema_type == "PROTOBUF"
+        )
+        _add_references(registry, inner, found)
+        found.pop(name)
+        found[name] = inner.schema_str or ""

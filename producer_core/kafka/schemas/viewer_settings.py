@@ -1,0 +1,51 @@
+"""Find the schema registry for a command, page or notebook that shows values.
+
+The first of these that has an address decides, with its credentials: the options of the command, the environment
+(`PRODUCER_CORE_SCHEMA_REGISTRY_URL`, …, and the file that PRODUCER_CORE_CONFIG names), and the setting
+`schema_registry` of the store. The store has an address only: everyone who can change the store could otherwise send
+the credentials of another user to a server of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
+from producer_core._internal.settings_file import read_settings
+
+_PREFIX = "schema.registry."
+
+
+def viewer_settings(
+    given: Mapping[str, Any] | None = None,
+    stored: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, Any] | None:
+    """Return the settings of the registry's client, without their prefix; None if no registry is configured.
+
+    Raise ConfigError for a file that cannot be read.
+    """
+    for found in (registry_settings(given or {}), _from_environment(environment)):
+        if found.get("url"):
+            return found
+    return {"url": stored} if stored else None
+
+
+def registry_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that begin with `schema.registry.`, with dots or underscores, without this prefix."""
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    return {name.removeprefix(_PREFIX): value for name, value in dotted.items() if name.startswith(_PREFIX)}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    path = environment.get(CONFIG_FILE)
+    found = registry_settings(read_settings(Path(path).expanduser())) if path else {}
+    named = {
+        variable: value
+        for variable, value in environment.items()
+        if variable.startswith("PRODUCER_CORE_SCHEMA_REGISTRY_")
+    }
+    return found | registry_settings({name: value for _, name, value in setting_variables(named)})
