@@ -76,7 +76,7 @@ def test_a_schema_is_fetched_once(serve):
 
 
 def test_a_registry_that_never_responds_is_waited_for_once_until_the_pause_ends(serve):
-    url, asked = serve(lambda path, release: release.wait(60) and (200, {"schema": '"long"'}) or (500, {}))
+    url, asked = serve(lambda path, release: (release.wait(60) and (200, {"schema": '"long"'})) or (500, {}))
     clock = Clock()
     schemas = cache(url, wait=0.2, clock=clock)
     assert schemas.reader(1) == NO_RESPONSE
