@@ -18,7 +18,7 @@ _SIGNS = {"ok": "ok      ", "warning": "WARNING ", "problem": "PROBLEM "}
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-@click.command(short_help="Check brokers, topics, store, Redis and Java.")
+@click.command(short_help="Check brokers, topics, schemas, store, Redis and Java.")
 @options.client_options
 @options.store_option
 @click.option(
@@ -33,6 +33,11 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 )
 @click.option("--transactional-id", metavar="ID", help="Check the permission to use this transactional id.")
 @click.option("--redis-url", help="Check this Redis server, for example redis://localhost:6379/0.")
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    help="Check this schema registry and the subjects of the topics. Default: schema.registry.url of the settings.",
+)
 @click.option(
     "--timeout",
     type=options.DurationType(),
@@ -53,6 +58,7 @@ def doctor(
     features: tuple[Feature, ...],
     transactional_id: str | None,
     redis_url: str | None,
+    schema_registry: str | None,
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -79,6 +85,7 @@ def doctor(
         timeout=timeout,
         features=features or DEFAULT_FEATURES,
         transactional_id=transactional_id,
+        schema_registry=schema_registry,
     ):
         found.append(finding)
         if not as_json:

@@ -25,6 +25,7 @@ from producer_core.diagnostics.doctor.machine_checks import (
     ping,
     versions,
 )
+from producer_core.diagnostics.doctor.schema_checks import check_schemas
 from producer_core.kafka.acls import Feature
 
 __all__ = [
@@ -52,12 +53,17 @@ def examine(
     timeout: float = 10.0,
     features: Sequence[Feature] = DEFAULT_FEATURES,
     transactional_id: str | None = None,
+    schema_registry: str | None = None,
 ) -> Iterator[DoctorFinding]:
-    """Yield each finding as it is made. A failed check is a finding too. `features` determines the required permissions."""
+    """Yield each finding as it is made. A failed check is a finding too. `features` determines the required permissions.
+
+    The schema registry of the settings is checked, or the one at `schema_registry`, with the subjects of the topics.
+    """
     yield from versions()
     yield from check_kafka(
         servers, settings, topics, timeout, features=features, transactional_id=transactional_id
     )
+    yield from check_schemas(servers, settings, topics, timeout, url=schema_registry)
     yield from check_store(store, time.time())
     yield from check_redis(redis_url)
     yield check_java(java_version())

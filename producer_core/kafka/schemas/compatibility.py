@@ -47,8 +47,8 @@ def check_compatibility(client: SchemaRegistryClient, subject: str, schema: Sche
     """
     if schema.schema_type == "AVRO":
         _parsed(str(schema.schema_str))
-    versions = tuple(_or_absent(lambda: client.get_versions(subject)) or ())
-    level = _level(client, subject)
+    versions = tuple(or_absent(lambda: client.get_versions(subject)) or ())
+    level = compatibility_level(client, subject)
     if not versions:
         return Compatibility(subject, level, (), compatible=True)
     if level.endswith("_TRANSITIVE"):
@@ -59,14 +59,14 @@ def check_compatibility(client: SchemaRegistryClient, subject: str, schema: Sche
     return Compatibility(subject, level, versions, compatible, problems)
 
 
-def _level(client: SchemaRegistryClient, subject: str) -> str:
+def compatibility_level(client: SchemaRegistryClient, subject: str | None = None) -> str:
     """Return the compatibility level of the subject, or that of the registry if the subject has none."""
-    config = _or_absent(lambda: client.get_config(subject)) or client.get_config()
+    config = (or_absent(lambda: client.get_config(subject)) if subject else None) or client.get_config()
     level = config.compatibility_level or config.compatibility or "NONE"
     return str(getattr(level, "value", level)).upper()
 
 
-def _or_absent(ask: Any) -> Any:
+def or_absent(ask: Any) -> Any:
     """Return the answer, or None if the registry does not have the subject."""
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 

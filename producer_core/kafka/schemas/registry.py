@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.schema_settings import SchemaSettings
 from producer_core.errors import ConfigError, ProducerClosed
-from producer_core.kafka.schemas.compatibility import Compatibility, check_compatibility
+from producer_core.kafka.schemas.compatibility import (
+    Compatibility,
+    check_compatibility,
+    compatibility_level,
+    or_absent,
+)
 from producer_core.kafka.schemas.rejections import not_accepted
 
 if TYPE_CHECKING:
@@ -57,6 +62,21 @@ class Registry:
             raise self._failure(error) from error
         assert found.schema is not None
         return found.schema
+
+    def latest_or_none(self, subject: str) -> RegisteredSchema | None:
+        """Return the latest version; None if the registry does not have the subject. Raise SchemaUnavailable."""
+        try:
+            self.client.clear_latest_caches()
+            return or_absent(lambda: self.client.get_latest_version(subject))
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def level(self, subject: str | None = None) -> str:
+        """Return the compatibility level of a subject, or of the registry. Raise SchemaUnavailable."""
+        try:
+            return compatibility_level(self.client, subject)
+        except Exception as error:
+            raise self._failure(error) from error
 
     def id_of(self, subject: str, schema: Schema, *, register: bool) -> int:
         """Return the id of a schema under a subject. `register` registers it first if necessary."""
