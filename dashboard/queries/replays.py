@@ -15,6 +15,7 @@ from producer_core.errors import ConfigError, OtherCluster
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.active_cause import still_active
 from producer_core.replay.dry_run import DryRun, dry_run
+from producer_core.replay.schema_versions import NO_SCHEMAS, SchemaVersions
 from producer_core.store import Store
 
 PACE_OVER = 10.0
@@ -181,6 +182,7 @@ def planned(
     operation: Operation,
     newer: Newer | None = None,
     inconclusive: Inconclusive | None = None,
+    schemas: SchemaVersions = NO_SCHEMAS,
 ) -> DryRun | None:
     """Return the dry run of a replay that is being checked or awaits a decision; None for other states.
 
@@ -188,7 +190,14 @@ def planned(
     """
     if operation.state not in ("checking", "ready"):
         return None
-    return dry_run(store, DeadLetterFilter(), operation=operation, newer=newer, inconclusive=inconclusive)
+    return dry_run(
+        store,
+        DeadLetterFilter(),
+        operation=operation,
+        newer=newer,
+        inconclusive=inconclusive,
+        schemas=schemas,
+    )
 
 
 def where_of(selection: str) -> DeadLetterFilter | None:

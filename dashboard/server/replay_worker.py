@@ -12,6 +12,7 @@ from typing import Any
 
 from producer_core._internal.home_folder import expand_user
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.schema_settings import without_unused_registry
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import client_config, pop_servers
 from producer_core.dashboard.server.alert_worker import wait_for_store
@@ -48,7 +49,7 @@ def worker_settings() -> WorkerSettings | None:
         return None
     file = expand_user(named)
     try:
-        given = read_settings(file)
+        given = without_unused_registry(read_settings(file))
         servers = pop_servers(given)
         if not servers:
             raise ConfigError(f"{file} names no brokers.", fix="Add bootstrap.servers=HOST:PORT.")

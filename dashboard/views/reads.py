@@ -17,6 +17,7 @@ from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Inconclusive, Newer, Operation, live
 from producer_core.replay import get as get_replay
 from producer_core.replay.dry_run import DryRun
+from producer_core.replay.schema_versions import SchemaVersions, schema_versions
 
 _cached = st.cache_data(ttl=0.8, max_entries=32, show_spinner=False)
 
@@ -88,7 +89,14 @@ def planned(
     path: Path, operation_id: str, newer: Newer | None, inconclusive: Inconclusive | None = None
 ) -> DryRun | None:
     store = open_store(path)
-    return queries.planned(store, get_replay(store, operation_id), newer, inconclusive)
+    schemas = _schema_versions(path, operation_id)
+    return queries.planned(store, get_replay(store, operation_id), newer, inconclusive, schemas)
+
+
+@st.cache_data(ttl=30, max_entries=32, show_spinner=False)  # type: ignore[untyped-decorator]
+def _schema_versions(path: Path, operation_id: str) -> SchemaVersions:
+    store = open_store(path)
+    return schema_versions(store, DeadLetterFilter(), get_replay(store, operation_id))
 
 
 @_cached  # type: ignore[untyped-decorator]

@@ -16,6 +16,7 @@ FORMATS = ("avro", "json")
 _PREFIX = "schema.registry."
 _OWN = ("auto.register.schemas", "value.schema", "key.schema")
 _NUMBERS = ("timeout", "cache.capacity", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
+_SERIALIZERS = ("value.serializer", "key.serializer")
 _TTL = "cache.latest.ttl.sec"
 
 
@@ -41,6 +42,19 @@ def pop_registry_settings(given: dict[str, Any]) -> dict[str, Any]:
         for name in list(given)
         if (dotted := name.replace("_", ".")).startswith(_PREFIX) or dotted in _OWN
     }
+
+
+def without_unused_registry(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without those of a registry if they name no serializer that uses it.
+
+    A registry in the environment or in a shared file may be there only for people who look at values.
+    """
+    found = dict(settings)
+    if not any(
+        name.replace("_", ".") in _SERIALIZERS for name, value in found.items() if isinstance(value, str)
+    ):
+        pop_registry_settings(found)
+    return found
 
 
 def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:

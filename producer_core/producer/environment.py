@@ -8,6 +8,7 @@ from typing import Any
 
 from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
 from producer_core._internal.rate_settings import check_rate_text
+from producer_core._internal.schema_settings import without_unused_registry
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import librdkafka_settings
 from producer_core.errors import ConfigError
@@ -17,7 +18,8 @@ def settings_from(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the client settings of the variables, and below them those of the file that PRODUCER_CORE_CONFIG names.
 
     `PRODUCER_CORE_LINGER_MS` sets `linger.ms`. A variable with the suffix `_FILE` names a file that contains the value,
-    as for Docker's and Kubernetes' secrets. An empty variable counts as unset. Raise ConfigError for an unknown setting.
+    as for Docker's and Kubernetes' secrets. An empty variable counts as unset. Settings of a schema registry
+    without a serializer are left out. Raise ConfigError for an unknown setting.
     """
     settings: dict[str, Any] = {}
     if path := environment.get(CONFIG_FILE):
@@ -30,4 +32,4 @@ def settings_from(environment: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigError(
                 f"The environment variable {variable} is not valid: {error.what}", fix=error.fix
             ) from error
-    return settings
+    return without_unused_registry(settings)

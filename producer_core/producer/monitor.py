@@ -84,8 +84,10 @@ class Monitor:
     def dry_run(self, where: DeadLetterFilter | None = None) -> DryRun:
         """Count in the store what `replay` would do, without sending or writing anything."""
         from producer_core.replay.dry_run import dry_run
+        from producer_core.replay.schema_versions import schema_versions
 
-        return dry_run(self.store, where or _everything())
+        where = where or _everything()
+        return dry_run(self.store, where, schemas=schema_versions(self.store, where))
 
     def replay(
         self, where: DeadLetterFilter | None = None, *, rate: float | None = None, timeout: float = 10.0

@@ -21,6 +21,7 @@ from producer_core.replay.phrases import (
     records,
     stay_dead_letters,
 )
+from producer_core.replay.schema_versions import NO_SCHEMAS, SchemaVersions
 from producer_core.replay.selection_counts import (
     SelectionRow,
     count_operation,
@@ -61,7 +62,7 @@ class DryRun:
     the duration at the rate limit, None without a limit. `check` holds the result of the preflight check, None
     before it ran. `skipped_newer` records are left out because of a newer record with the same key, as `newer`
     says. `active` explains why the cause of these dead letters may still be active, empty without evidence.
-    `promise` is the delivery guarantee. `sentences` hold one fact each for the operator, most serious first.
+    `promise` is the delivery guarantee. `schemas` holds the records that were written with older schemas. `sentences` hold one fact each for the operator, most serious first.
     """
 
     total: int
@@ -83,6 +84,7 @@ class DryRun:
     active: str = ""
     promise: ReplayGuarantee = UNKNOWN
     inconclusive: Inconclusive = "keep"
+    schemas: SchemaVersions = NO_SCHEMAS
 
     @property
     def too_large(self) -> int:
@@ -140,11 +142,12 @@ def dry_run(
     newer: Newer | None = None,
     inconclusive: Inconclusive | None = None,
     check: BrokerCheck | None = None,
+    schemas: SchemaVersions = NO_SCHEMAS,
     clock: Callable[[], float] = time.time,
 ) -> DryRun:
     """Return what a replay of the selection would do now, or what `operation` has still to do.
 
-    The counts come from the store only. `check` defaults to the operation's own preflight check. `cluster` is the
+    The counts come from the store only. `schemas` is the result of `schema_versions`. `check` defaults to the operation's own preflight check. `cluster` is the
     destination (None: the cluster that most of the dead letters come from); with `to_cluster` dead letters of every
     cluster go there.
     """
@@ -177,6 +180,7 @@ def dry_run(
         newer=mode,
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
         sentences=(),
+        schemas=schemas,
         inconclusive="send" if sends else "keep",
         changed=left["changed"],
         unknown_cluster=left["unknown_cluster"],
@@ -283,6 +287,7 @@ def _sentences(run: DryRun) -> Iterator[str]:
     """Yield losses and failures first, then possible duplicates, records left out, and unknowns."""
     if run.total:
         yield from _topic_problems(run)
+        yield from run.schemas.warnings()
         if run.active:
             yield run.active
         yield from _doubtful_sentences(
@@ -296,6 +301,7 @@ def _sentences(run: DryRun) -> Iterator[str]:
         yield delivery(run.promise)
         if not run.doubtful.count:
             yield "No broker has any of these records, so earlier attempts cannot cause duplicates."
+        yield from run.schemas.facts()
 
 
 def _topic_problems(run: DryRun) -> Iterator[str]:

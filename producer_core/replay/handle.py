@@ -11,6 +11,7 @@ from producer_core import replay
 from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.errors import ProducerError, ReplayError
 from producer_core.replay.dry_run import DryRun, dry_run
+from producer_core.replay.schema_versions import schema_versions
 from producer_core.replay.wording import done_of_total
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class Replay:
         """Return what it still has to do, most serious point first."""
         from producer_core.dlq import DeadLetterFilter
 
-        return dry_run(self._store, DeadLetterFilter(), operation=self.operation)
+        everything, operation = DeadLetterFilter(), self.operation
+        schemas = schema_versions(self._store, everything, operation)
+        return dry_run(self._store, everything, operation=operation, schemas=schemas)
 
     # decisions
 

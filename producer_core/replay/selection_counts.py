@@ -28,6 +28,14 @@ class SelectionRow(NamedTuple):
     bytes: int
 
 
+class SchemaIdCount(NamedTuple):
+    """The records of a topic whose values begin with one schema id."""
+
+    topic: str
+    schema_id: int
+    records: int
+
+
 SelectionCounts = tuple[list[SelectionRow], Counter[str]]
 """The groups to send, and the number of records left out by reason."""
 
@@ -52,6 +60,15 @@ SELECT rowid, message_id, topic, partition, key, value_size, accepted_at, failed
 WHERE {{after}} ({{where}}) AND state = 'dead' AND {NOT_IN_WAVE} AND {_SENT} ORDER BY {{order}} LIMIT ?"""
 _BY_AGE = "accepted_at, length(message_id), message_id"
 _PAGE_SIZE = 50_000
+_SENT_RECORDS = f"SELECT * FROM ({{selected}}) WHERE {_SENT}"
+_SENT_BY_OPERATION = """
+SELECT dead.* FROM operation_records AS records JOIN dead_letters AS dead USING (message_id)
+WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed') AND dead.state IN ('dead', 'replaying')"""
+_SCHEMA_IDS = """
+SELECT topic, bodies.value[2:5] AS schema_id, count(*) AS records
+FROM ({sent}) AS sent JOIN dead_letter_bodies AS bodies USING (message_id)
+WHERE sent.value_size >= 5 AND bodies.value[1:1] = '\\x00'::BLOB
+GROUP BY ALL ORDER BY records DESC, topic, schema_id LIMIT 1000"""
 _OPERATION = """
 SELECT dead.topic, dead.partition, dead.verdict,
        CASE WHEN records.state = 'pending' AND dead.state <> 'dead' THEN 'changed'
@@ -92,6 +109,40 @@ def count_selection(
         oldest = _ROWS.format(dead_letters=_OLDEST.format(selected=selected, order=_BY_AGE))
         sent, _ = _count(connection, oldest, [*options, *given, *options, limit])
         return sent, counts[1]
+
+
+def count_schema_ids(
+    store: Store,
+    selection: DeadLetterFilter,
+    operation: Operation | None = None,
+    *,
+    limit: int | None = None,
+    allow_quarantined: bool = False,
+    cluster: str | None = None,
+    anywhere: bool = False,
+) -> list[SchemaIdCount]:
+    """Count the records to send by topic and schema id, the most frequent first.
+
+    Schema ids in headers are not counted. A value that begins with a zero byte by chance counts, too.
+    """
+    parameters: list[Any]
+    with store.borrow() as connection:
+        if operation is not None:
+            sql, parameters = _SENT_BY_OPERATION, [operation.operation_id]
+        else:
+            where, given = selection.where()
+            if not cluster and not anywhere:
+                cluster = main_cluster(store, selection) or None
+            destination = None if anywhere else cluster
+            options: list[Any] = [allow_quarantined, destination, destination]
+            selected = _SELECTED.format(where=where)
+            sql, parameters = _SENT_RECORDS.format(selected=selected), [*given, *options]
+            if limit is not None:
+                sql = _OLDEST.format(selected=selected, order=_BY_AGE)
+                parameters.append(limit)
+        rows = connection.execute(_SCHEMA_IDS.format(sent=sql), parameters).fetchall()
+    found = [SchemaIdCount(topic, int.from_bytes(data, "big"), count) for topic, data, count in rows]
+    return [one for one in found if one.schema_id]
 
 
 def main_cluster(store: Store, selection: DeadLetterFilter) -> str:

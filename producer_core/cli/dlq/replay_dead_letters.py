@@ -102,11 +102,7 @@ def replay(
 
     store = Store.open(store_path, create=False)
     where = filter_options.frozen(DeadLetters(store), filter_options.chosen(given))
-    client = (
-        options.client_settings(servers, settings, config_file)
-        if servers or settings or config_file
-        else None
-    )
+    client, registry = _client(servers, settings, config_file)
     existing = current_operation(store, where)
     if existing is not None and existing.by_spark:
         raise Failed(
@@ -119,7 +115,7 @@ def replay(
         return
     preview_options: dict[str, Any] = {"rate": rate, "limit": limit, "allow_quarantined": include_quarantined, "newer": newer,
                        "inconclusive": inconclusive}  # fmt: skip
-    preview = ReplayRun(store, where, client, to_cluster=to_cluster)
+    preview = ReplayRun(store, where, client, to_cluster=to_cluster, registry=registry)
     if dry_run:
         print_dry_run(preview, preview_options, existing, as_json=as_json)
         return
@@ -132,7 +128,7 @@ def replay(
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "inconclusive": inconclusive, "reason": reason,
     }  # fmt: skip
-    with ReplayRun(store, where, client, to_cluster=to_cluster) as job:
+    with ReplayRun(store, where, client, to_cluster=to_cluster, registry=registry) as job:
         operation = plan_and_start(job, choices, existing, ask=ask, as_json=as_json, skip_check=skip_check)
         if no_wait and client is None:
             text = f"Replay {operation.operation_id} is planned; see producer-core replay status."
@@ -140,6 +136,18 @@ def replay(
             return
         operation = follow(job, operation)
     finish(ctx, as_json, store, operation, replay_text.sentence(operation))
+
+
+def _client(
+    servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
+) -> tuple[tuple[str, dict[str, Any]] | None, dict[str, Any]]:
+    """Return the brokers and settings of a client in this process, if there is one, and the settings of a registry."""
+    from producer_core._internal.schema_settings import without_unused_registry
+
+    addresses, chosen = options.client_settings(servers, settings, config_file)
+    used = without_unused_registry(chosen)
+    client = (addresses, used) if servers or config_file or used else None
+    return client, chosen
 
 
 def current_operation(store: Store, where: DeadLetterFilter) -> Operation | None:

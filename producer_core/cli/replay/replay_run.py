@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from producer_core.producer.producer import ReliableKafkaProducer
     from producer_core.replay import Operation
     from producer_core.replay.dry_run import DryRun
+    from producer_core.replay.schema_versions import SchemaVersions
     from producer_core.store import Store
 
 _NO_RUNNER_FIX = "Use --bootstrap-servers to send from here, or start a producer on this store."
@@ -31,13 +32,17 @@ _RUNNER_TIMEOUT = 30.0
 
 @dataclass
 class ReplayRun:
-    """A replay of `where`. `client` holds the broker addresses and settings; None leaves sending to a live producer."""
+    """A replay of `where`. `client` holds the broker addresses and settings; None leaves sending to a live producer.
+
+    `registry` has the settings of a schema registry, for the dry run.
+    """
 
     store: Store
     where: DeadLetterFilter
     client: tuple[str, Mapping[str, Any]] | None
     to_cluster: str | None = None
     origin: str = "cli"
+    registry: Mapping[str, Any] | None = None
     stop_timeout: ClassVar[float] = 20.0
     """Seconds for the runner of this process to release the operation."""
     pause_notice: ClassVar[str] = (
@@ -67,7 +72,28 @@ class ReplayRun:
         """Return the dry run by the store, and by the operation's preflight check if there is one."""
         from producer_core.replay.dry_run import dry_run
 
-        return dry_run(self.store, self.where, operation=operation, to_cluster=self.to_cluster, **choices)
+        return dry_run(
+            self.store,
+            self.where,
+            operation=operation,
+            to_cluster=self.to_cluster,
+            schemas=self._schema_versions(operation, **choices),
+            **choices,
+        )
+
+    def _schema_versions(self, operation: Operation | None, **choices: Any) -> SchemaVersions:
+        from producer_core.replay.schema_versions import schema_versions
+
+        return schema_versions(
+            self.store,
+            self.where,
+            operation,
+            given=self.registry,
+            limit=choices.get("limit"),
+            allow_quarantined=bool(choices.get("allow_quarantined")),
+            cluster=choices.get("cluster"),
+            anywhere=bool(self.to_cluster),
+        )
 
     def preflight(
         self, *, allow_quarantined: bool = False, limit: int | None = None, **choices: Any

@@ -12,6 +12,7 @@ from producer_core.kafka.schemas.compatibility import (
     compatibility_level,
     or_absent,
 )
+from producer_core.kafka.schemas.evolution import Evolution, evolution
 from producer_core.kafka.schemas.rejections import not_accepted
 
 if TYPE_CHECKING:
@@ -106,6 +107,13 @@ class Registry:
             return check_compatibility(self.client, subject, Schema(text, kind))
         except ConfigError:
             raise
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def evolution(self, subject: str, schema_id: int) -> Evolution | None:
+        """Return how a schema relates to the latest version of a subject; None without the subject. Raise SchemaUnavailable."""
+        try:
+            return evolution(self.client, subject, schema_id)
         except Exception as error:
             raise self._failure(error) from error
 

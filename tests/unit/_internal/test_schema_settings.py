@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core import ConfigError
-from producer_core._internal.schema_settings import pop_schema_settings
+from producer_core._internal.schema_settings import pop_schema_settings, without_unused_registry
 from producer_core.config import client_config
 
 URL = {"schema.registry.url": "http://registry:8081"}
@@ -62,3 +62,10 @@ def test_a_schema_can_be_the_path_of_a_file(tmp_path):
 def test_settings_that_contradict_each_other_raise(settings, text):
     with pytest.raises(ConfigError, match=text):
         client_config("a:1", settings)
+
+
+def test_a_registry_that_no_serializer_uses_is_left_out_for_a_client():
+    registry = {"schema.registry.url": "http://registry", "linger.ms": "5"}
+    assert without_unused_registry(registry) == {"linger.ms": "5"}
+    used = {**registry, "value_serializer": "avro"}
+    assert without_unused_registry(used) == used

@@ -97,3 +97,10 @@ def test_config_may_be_the_path_of_a_file(tmp_path):
 def test_a_rate_limit_that_is_not_valid_names_its_variable(variable):
     with pytest.raises(ConfigError, match=f"The environment variable PRODUCER_CORE_{variable} is not valid"):
         settings_from({f"PRODUCER_CORE_{variable}": "x"})
+
+
+def test_a_registry_for_people_who_look_at_values_needs_no_serializer():
+    environment = {"PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://registry:8081", "PRODUCER_CORE_LINGER_MS": "5"}
+    assert settings_from(environment) == {"linger.ms": "5"}
+    environment["PRODUCER_CORE_VALUE_SERIALIZER"] = "avro"
+    assert "schema.registry.url" in {name.replace("_", ".") for name in settings_from(environment)}
