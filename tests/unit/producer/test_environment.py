@@ -100,7 +100,10 @@ def test_a_rate_limit_that_is_not_valid_names_its_variable(variable):
 
 
 def test_a_registry_for_people_who_look_at_values_needs_no_serializer():
-    environment = {"PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://registry:8081", "PRODUCER_CORE_LINGER_MS": "5"}
+    environment = {
+        "PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://registry:8081",
+        "PRODUCER_CORE_LINGER_MS": "5",
+    }
     assert settings_from(environment) == {"linger.ms": "5"}
     environment["PRODUCER_CORE_VALUE_SERIALIZER"] = "avro"
     assert "schema.registry.url" in {name.replace("_", ".") for name in settings_from(environment)}
