@@ -47,7 +47,7 @@ def pop_registry_settings(given: dict[str, Any]) -> dict[str, Any]:
 def without_unused_registry(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without those of a registry if they name no serializer that uses it.
 
-    A registry in the environment or in a shared file may be there only for people who look at values.
+    The environment or a shared file may name a registry only for commands and pages that show values.
     """
     found = dict(settings)
     if not any(

@@ -1,4 +1,4 @@
-"""Decode keys and values that have a schema id, for people who look at them."""
+"""Decode keys and values that have a schema id, for display."""
 
 from __future__ import annotations
 

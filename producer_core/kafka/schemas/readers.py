@@ -152,7 +152,7 @@ def _descriptor(text: str) -> Any:
 
 
 def _indexes(tagged: SchemaTagged) -> tuple[list[int], bytes]:
-    """Return the indexes of the message type, and the message. A single zero stands for the first type."""
+    """Return the indexes of the message type, and the message. A count of zero means the first type."""
     source = tagged.payload if tagged.indexes is None else tagged.indexes
     count, at = _zigzag(source, 0)
     if not 0 <= count <= 100:
