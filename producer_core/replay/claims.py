@@ -292,8 +292,8 @@ class ReplayClaims:
         return BatchResult(over=False, dead_letters=dead_letters)
 
     def _claim(self, wanted: _Wanted, *, alone: bool) -> Sequence[ReplayRecord]:
-        """Claim the next records. Those whose dead letters cannot be claimed any more are skipped, and a wave follows them,
-        if not too many are skipped: other processes cannot write to the store meanwhile."""
+        """Claim the next records. Those whose dead letters cannot be claimed any more are skipped, and a wave follows them
+        within `_SKIP_S`, because no other process can write to the store during this call."""
         deadline = time.monotonic() + _SKIP_S
         while True:
             with self._store.borrow(write=True) as connection:
