@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from producer_core.delivery.journal.deferred_writes import DeferredWrites
-from producer_core.delivery.journal.file_writes import OpenFile, replace, write_whole
+from producer_core.delivery.journal.file_writes import OpenFile, replace
 from producer_core.delivery.journal.frame import (
     HEADER_SIZE,
     FrameDamage,
@@ -166,11 +167,13 @@ class Segment:
             start = self.size
             data = self._framed(contents, start)
             try:
-                write_whole(self._file.number, data, start)
+                whole = self._write_at(start, data)
             except OSError:
                 self._release_space()
                 raise
             # Otherwise a signal handler has written, too. No call between a check and the assignment after it.
+            if not whole:
+                continue
             if (mapped := self._mapped) is None:
                 if self._size == start:
                     self._size = start + len(data)
@@ -178,6 +181,23 @@ class Segment:
             elif mapped.base + mapped.position == start:
                 mapped.position = start + len(data) - mapped.base
                 return start
+
+    def _write_at(self, start: int, data: bytes) -> bool:
+        """Write bytes at this end of the file. Return False if a signal handler has written at the same offset before."""
+        left, offset = memoryview(data), start
+        while left:
+            file, mapped = self._file, self._mapped
+            if file is None:
+                raise ValueError("The segment was closed by a signal handler.")
+            # No call between this check and the write.
+            if (self._size if mapped is None else mapped.base + mapped.position) != start:
+                return False
+            count = os.pwrite(file.number, left, offset)
+            if count == 0:  # after a short write, the second attempt raises the reason
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            offset += count
+            left = left[count:]
+        return True
 
     def _framed(self, contents: Sequence[tuple[int, bytes]], offset: int) -> bytes:
         """Return the frames of these records for this offset of the file."""
