@@ -79,7 +79,7 @@ class Circuits(Hook):
         self._now = monotonic
         self.guarded = False
         """Whether any circuit is not closed. Read without the lock for each message."""
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = threading.RLock()  # guards the fields below; a signal handler may send too
         self._cluster = Circuit(settings)
         self._topics: dict[str, Circuit] = {}
         self._refused: Counter[str] = Counter()
@@ -127,8 +127,8 @@ class Circuits(Hook):
             for topic in {*self._topics, *in_flight}:
                 self._circuit_of(topic).observe(self._observed, in_flight=topic in in_flight)
             notices = self._evaluate(now, tuple(self._topics))
-            for topic in [topic for topic, circuit in self._topics.items() if circuit.idle]:
-                del self._topics[topic]
+            for topic in [topic for topic, circuit in tuple(self._topics.items()) if circuit.idle]:
+                self._topics.pop(topic, None)
         self._emit(notices)
 
     # messages
@@ -171,7 +171,7 @@ class Circuits(Hook):
     def report(self) -> CircuitReport:
         with self._lock:
             opened = sorted(
-                (one for one in self._topics.values() if not one.closed), key=lambda one: one.opened_at
+                (one for one in tuple(self._topics.values()) if not one.closed), key=lambda one: one.opened_at
             )
             return CircuitReport(
                 self._cluster.status,
@@ -201,11 +201,11 @@ class Circuits(Hook):
         before = self._cluster.status.state
         changed = list(self._evaluate_cluster(now))
         if before is not CLOSED and self._cluster.closed:
-            for circuit in self._topics.values():
+            for circuit in tuple(self._topics.values()):
                 circuit.restart(self._observed)
         for topic in topics:
             changed += self._evaluate_topic(self._circuit_of(topic), now)
-        self.guarded = not (self._cluster.closed and all(one.closed for one in self._topics.values()))
+        self.guarded = not (self._cluster.closed and all(one.closed for one in tuple(self._topics.values())))
         return tuple(changed)
 
     def _evaluate_cluster(self, now: float) -> Iterator[Notice]:
@@ -225,7 +225,7 @@ class Circuits(Hook):
         calls = evidence.succeeded + evidence.failed
         if evidence.failed < self._settings.failure_rate_threshold * calls:
             return False  # for speed: failures below the rate open nothing
-        return any(circuit.works() for circuit in self._topics.values())
+        return any(circuit.works() for circuit in tuple(self._topics.values()))
 
     def _evaluate_topic(self, circuit: Circuit, now: float) -> Iterator[Notice]:
         if circuit.closed and not self._cluster.closed:

@@ -22,16 +22,18 @@ class OutcomeWindow:
         """Count outcomes at a monotonic time in seconds."""
         second = int(now)
         self.expire(now)
-        if not self._buckets or self._buckets[-1][0] < second:
-            self._buckets.append([second, 0, 0])
-        self._buckets[-1][1] += succeeded
-        self._buckets[-1][2] += failed
         self.succeeded += succeeded
         self.failed += failed
+        if not self._buckets or self._buckets[-1][0] < second:
+            self._buckets.append([second, succeeded, failed])
+        else:
+            self._buckets[-1][1] += succeeded
+            self._buckets[-1][2] += failed
 
     def expire(self, now: float) -> None:
         """Drop what is older than the window."""
-        while self._buckets and self._buckets[0][0] <= int(now) - self._size:
+        last = int(now) - self._size
+        while self._buckets and self._buckets[0][0] <= last:  # no call before `popleft`: a signal handler may send
             _, succeeded, failed = self._buckets.popleft()
             self.succeeded -= succeeded
             self.failed -= failed

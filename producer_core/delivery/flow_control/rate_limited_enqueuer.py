@@ -52,22 +52,25 @@ class RateLimitedEnqueuer:
         if not self._limiter.take_now(delivery):
             left = self._max_block if max_block is None else max_block
             max_block = left - self._wait(delivery, min(left, self._max_wait()))
-        accepted = False
+        accepted, taken_at = False, self._limiter.now()
         try:
             accepted = self._accept(delivery, max_block)
         finally:
             if not accepted:
-                self._limiter.give_back(delivery)
+                self._limiter.give_back(delivery, taken_at)
         return accepted
 
     def accept_many(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
         """Accept the messages of a batch, together as far as the limits let them through without a wait."""
         results: list[bool | ProducerError] = []
         ready: list[Delivery] = []
+        taken_at = self._limiter.now()
 
         def accept_ready() -> None:
-            results.extend(self._accept_together(ready))
+            nonlocal taken_at
+            results.extend(self._accept_together(ready, taken_at))
             ready.clear()
+            taken_at = self._limiter.now()
 
         for delivery in deliveries:
             try:
@@ -81,23 +84,26 @@ class RateLimitedEnqueuer:
         accept_ready()
         return results
 
-    def _accept_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
+    def _accept_together(
+        self, deliveries: Sequence[Delivery], taken_at: float
+    ) -> list[bool | ProducerError]:
         if not deliveries:
             return []
         results = self._enqueuer.accept_many(deliveries)
         for delivery, result in zip(deliveries, results, strict=True):
             if result is not True:
-                self._limiter.give_back(delivery)
+                self._limiter.give_back(delivery, taken_at)
         return results
 
     def resend(self, delivery: Delivery) -> None:
         """Send a dead letter again, at the rate of all other messages."""
         if not self._limiter.take_now(delivery):
             self._wait(delivery, self._max_wait())
+        taken_at = self._limiter.now()
         try:
             self._enqueuer.resend(delivery)
         except BaseException:
-            self._limiter.give_back(delivery)
+            self._limiter.give_back(delivery, taken_at)
             raise
 
     def _wait(

@@ -58,6 +58,7 @@ class RateLimit:
         self._lock = threading.RLock()  # a signal handler may send too
         self._last = 0.0  # the latest reserved time: nothing overtakes a message that waits
         self._waiting: deque[Reservation] = deque()
+        self._changes = 0  # of the buckets and of `_waiting`
         self._granted: tuple[TokenBucket | None, TokenBucket | None] = (None, None)
 
     def reserve(self, size: int, now: float, max_wait: float) -> Reservation:
@@ -79,6 +80,7 @@ class RateLimit:
                     self._granted = copy(self._messages), copy(self._bytes)
                 self._waiting.append(reservation)
                 self._last = at
+            self._changes += 1
             self._take(tokens, at)
             return reservation
 
@@ -87,47 +89,65 @@ class RateLimit:
         with self._lock:
             self._grant(now)
             if reservation not in self._waiting:
-                self.give_back(reservation.size)
+                self.give_back(reservation.size, reservation.at)
                 return
-            self._waiting.remove(reservation)
-            self._messages, self._bytes = copy(self._granted[0]), copy(self._granted[1])
-            self._last = 0.0
-            for behind in self._waiting:
-                tokens = self._tokens(behind.size)
-                behind.at = min(behind.at, max(ready_together(tokens, now), self._last))
-                self._take(tokens, behind.at)
-                self._last = behind.at
+            while not self._plan_without(reservation, now):
+                pass  # a signal handler has sent
+
+    def _plan_without(self, reservation: Reservation, now: float) -> bool:
+        """Remove a waiting message and plan those behind it again. Return False, and change nothing, if a signal handler
+        has sent in between."""
+        changes, times = self._changes, []
+        waiting = deque(one for one in tuple(self._waiting) if one is not reservation)
+        buckets = copy(self._granted[0]), copy(self._granted[1])
+        last = 0.0
+        for one in waiting:
+            tokens = self._tokens(one.size, buckets)
+            last = min(one.at, max(ready_together(tokens, now), last))
+            self._take(tokens, last)
+            times.append(last)
+        # No call between this comparison and the assignment.
+        if self._changes != changes:
+            return False
+        self._waiting, (self._messages, self._bytes), self._last = waiting, buckets, last
+        for one, at in zip(tuple(waiting), times, strict=True):
+            one.at = min(one.at, at)
+        return True
 
     def _grant(self, now: float) -> None:
         """Note that the messages whose time has come do not wait any more."""
         while self._waiting and self._waiting[0].at <= now:
             passed = self._waiting.popleft()
+            self._changes += 1
             self._take(self._tokens(passed.size, self._granted), passed.at)
 
     def take_now(self, size: int, now: float) -> bool:
         """Reserve a message if it may be sent at once, and return whether that is so."""
         with self._lock:
+            self._changes += 1
             if self._waiting or (self._messages is not None and not self._messages.take_now(1, now)):
                 return False
             if self._bytes is None or self._bytes.take_now(size, now):
                 return True
             if self._messages is not None:
-                self._messages.give_back(1)
+                self._messages.give_back(1, now)
             return False
 
     def charge(self, size: int, now: float) -> None:
         """Take the tokens of a message that is sent at once. Later messages wait until they are made up for."""
         with self._lock:
+            self._changes += 1
             self._take(self._tokens(size), now)
             if self._waiting:
                 self._take(self._tokens(size, self._granted), now)
 
-    def give_back(self, size: int) -> None:
-        """Return the tokens of a message that was not sent."""
+    def give_back(self, size: int, taken_at: float) -> None:
+        """Return the tokens of a message that was not sent. They were taken at this monotonic time."""
         with self._lock:
+            self._changes += 1
             granted = self._tokens(size, self._granted) if self._waiting else []
             for bucket, tokens in [*self._tokens(size), *granted]:
-                bucket.give_back(tokens)
+                bucket.give_back(tokens, taken_at)
 
     def _tokens(
         self, size: int, buckets: tuple[TokenBucket | None, TokenBucket | None] | None = None
@@ -175,7 +195,7 @@ class RateLimiter:
         for taken, limit in enumerate(limits):
             if not limit.take_now(size, now):
                 for earlier in limits[:taken]:
-                    earlier.give_back(size)
+                    earlier.give_back(size, now)
                 return False
         return True
 
@@ -234,10 +254,17 @@ class RateLimiter:
         for limit in self._limits_of(delivery.topic):
             limit.charge(self._size_of(delivery), self._monotonic())
 
-    def give_back(self, delivery: Delivery) -> None:
-        """Return the tokens of a message that was not accepted."""
+    def now(self) -> float:
+        """Return the time of the limits, in monotonic seconds."""
+        return self._monotonic()
+
+    def give_back(self, delivery: Delivery, taken_at: float) -> None:
+        """Return the tokens of a message that was not accepted. They were taken at this time of `now`.
+
+        Tokens that the limit has made up for since are not returned, because messages could exceed its burst.
+        """
         for limit in self._limits_of(delivery.topic):
-            limit.give_back(self._size_of(delivery))
+            limit.give_back(self._size_of(delivery), taken_at)
 
     def stop(self) -> None:
         """End every wait; the messages are not accepted."""

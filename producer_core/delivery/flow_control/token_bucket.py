@@ -16,6 +16,7 @@ class TokenBucket:
         self._seconds_per_token = 1 / rate
         self._burst = burst
         self._full_at = 0.0
+        self._last_full = 0.0  # the last time at which tokens were taken from a full bucket
 
     def ready_at(self, tokens: float, now: float) -> float:
         """Return the earliest time at which the bucket can grant these tokens. A larger request needs a full bucket."""
@@ -31,11 +32,14 @@ class TokenBucket:
 
     def take(self, tokens: float, at: float) -> None:
         """Take tokens at a time that `ready_at` returned. At an earlier time the bucket goes into debt."""
-        self._full_at = max(self._full_at, at) + tokens * self._seconds_per_token
+        if self._full_at <= at:
+            self._full_at = self._last_full = at
+        self._full_at += tokens * self._seconds_per_token
 
-    def give_back(self, tokens: float) -> None:
-        """Return tokens that were not used."""
-        self._full_at -= tokens * self._seconds_per_token
+    def give_back(self, tokens: float, taken_at: float) -> None:
+        """Return tokens that were taken at this time and not used, unless the bucket has been full since."""
+        if self._last_full <= taken_at:
+            self._full_at -= tokens * self._seconds_per_token
 
 
 def ready_together(buckets: Sequence[tuple[TokenBucket, float]], now: float) -> float:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from producer_core.delivery.flow_control.circuit import Circuit
 from producer_core.delivery.flow_control.circuit_breaker import CLOSED, HALF_OPEN, OPEN, CircuitBreaker
 from producer_core.delivery.flow_control.circuits import Circuits
 from producer_core.errors import CircuitOpen
@@ -405,3 +406,25 @@ def test_a_check_takes_no_probe_of_a_half_open_circuit():
     with pytest.raises(CircuitOpen):
         world.circuits.check("orders")
     world.circuits.check("orders", open_only=True)
+
+
+@pytest.mark.parametrize("state", ["closed", "open"])
+def test_a_signal_handler_may_send_to_other_topics_while_its_thread_holds_the_lock(monkeypatch, state):
+    """Regression: the lock was not reentrant, so that the producer stood still."""
+    world = World()
+    if state == "open":
+        world.fail("_MSG_TIMED_OUT", count=50)
+    original, nested = Circuit.evidence, iter(["other", "third"])
+
+    def interrupted(self, *args, **options):
+        if (topic := next(nested, None)) is not None:
+            world.let_through(topic, tries=1)
+        return original(self, *args, **options)
+
+    monkeypatch.setattr(Circuit, "evidence", interrupted)
+    sender = threading.Thread(target=world.let_through, args=("orders", 1), daemon=True)
+    sender.start()
+    sender.join(10)
+
+    assert not sender.is_alive()
+    assert {"orders", "other", "third"} <= set(world.circuits._topics)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from producer_core._internal.rate_settings import rate_limits
 from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.flow_control import rate_limiter as module
 from producer_core.delivery.flow_control.rate_limiter import RateLimiter, size_of
 from producer_core.errors import ProducerClosed, RateLimited
 from producer_core.testing import FakeClock
@@ -90,7 +91,7 @@ def test_a_resend_takes_tokens_without_a_wait():
 def test_the_tokens_of_a_message_that_was_not_accepted_return():
     limited = limiter(max_messages_per_second=3)
     free(limited, message())
-    limited.give_back(message())
+    limited.give_back(message(), 100.0)
 
     assert free(limited, message()) == 1
 
@@ -194,6 +195,36 @@ def test_the_messages_behind_an_interrupted_wait_move_up_in_their_order():
 
     assert [one.at for one in (second, third)] == pytest.approx([100.5, 100.6])
     assert limit.reserve(10, 100.2, 60.0).at == pytest.approx(100.7)
+
+
+@pytest.mark.parametrize("size", [1, 300])
+@pytest.mark.parametrize(("behind", "step"), [(0, "copy"), (2, "copy"), (2, "ready_together")])
+def test_a_signal_handler_that_sends_while_a_message_gives_up_changes_no_plan(
+    monkeypatch, size, behind, step
+):
+    """Regression: the message of the handler changed the deque in mid-iteration, or its tokens were not counted."""
+    limited = limiter(max_bytes_per_second=100, rate_limit_burst_ms=1000)
+    limit = limited._all_topics[0]
+    limit.reserve(100, 100.0, 0.0)
+    first, *others = (limit.reserve(100, 100.0, 60.0) for _ in range(1 + behind))
+    original, nested = getattr(module, step), []
+
+    def interrupted(*arguments):
+        if not nested:
+            nested.append(None)
+            nested[0] = limit.reserve(size, 100.2, 60.0)
+        return original(*arguments)
+
+    monkeypatch.setattr(module, step, interrupted)
+    limit.cancel(first, 100.2)
+    monkeypatch.undo()
+
+    expected = limiter(max_bytes_per_second=100, rate_limit_burst_ms=1000)._all_topics[0]
+    for one in (100, *(100 for _ in others), size):
+        last = expected.reserve(one, 100.0, 60.0)
+    assert nested[0].at == pytest.approx(max(last.at, 100.2))
+    behind = expected.reserve(50, 100.2, 60.0).at
+    assert limit.reserve(50, 100.2, 60.0).at == pytest.approx(behind)
 
 
 def test_a_wait_ends_earlier_when_a_message_before_it_gives_up():

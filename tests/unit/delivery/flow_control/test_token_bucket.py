@@ -46,9 +46,20 @@ def test_a_request_larger_than_the_bucket_is_granted_from_a_full_bucket_and_paid
 def test_tokens_that_were_given_back_are_granted_again():
     bucket = TokenBucket(rate=1, burst=1)
     grant(bucket, 1, 10.0)
-    bucket.give_back(1)
+    bucket.give_back(1, 10.0)
 
     assert grant(bucket, 1, 10.0) == 10.0
+
+
+def test_tokens_that_the_bucket_has_made_up_for_are_not_given_back():
+    """Regression: they let more than a burst through."""
+    bucket = TokenBucket(rate=1, burst=3)
+    grant(bucket, 3, 10.0)
+    assert grant(bucket, 3, 20.0) == 20.0  # the bucket was full again at 13
+
+    bucket.give_back(3, 10.0)
+
+    assert bucket.ready_at(1, 20.0) == 21.0
 
 
 def test_a_charge_puts_the_bucket_into_debt():
