@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ASYNC_THREADS = 4
-"""Threads on which `send_async` waits for a rate limit. More would not send faster."""
+_ASYNC_THREADS = 64
+"""Threads on which `send_async` waits for a rate limit. They start when they are needed. While all of them wait, further
+calls wait for one of them, also those for topics whose limit has room."""
 _MIN_STEP_S = 0.2
 """Seconds that each step of a close gets after the timeout has passed."""
 _STORE_AT_LEAST, _STORE_AT_MOST = 1.0, 10.0

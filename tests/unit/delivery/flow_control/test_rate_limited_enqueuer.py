@@ -178,6 +178,26 @@ def test_send_async_waits_on_the_producers_own_threads():
     producer.close()
 
 
+def test_send_async_to_a_topic_without_a_limit_does_not_wait_for_those_that_wait():
+    """Regression: four waiting calls occupied every thread."""
+    producer, _ = quick_producer(
+        config={"max_messages_per_second": {"orders": 0.02}, "max_block_ms": 600_000}
+    )
+    producer.send_message("orders", b"1")
+
+    async def send_all():
+        waiting = [asyncio.ensure_future(producer.send_async("orders", b"2")) for _ in range(20)]
+        await asyncio.sleep(0)
+        report = await asyncio.wait_for(producer.send_async("payments", b"3"), 20)
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return report
+
+    assert asyncio.run(send_all()).error is None
+    producer.close()
+
+
 def test_resends_take_from_the_same_limit():
     attempts = []
 
