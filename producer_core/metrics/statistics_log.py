@@ -28,6 +28,7 @@ logger = queued_logger(__name__)
 
 _INFIX = ".statistics-"
 _DAMAGED = ".damaged-statistics-"
+_TURN = ".merging-statistics"
 _EMPTY_FOR_S = 3600.0
 """Seconds after which an empty file is tried too. A running producer keeps one while the store has all its batches."""
 _MERGED_TOGETHER = 60
@@ -91,9 +92,19 @@ class StatisticsLog:
 def recover(store: Path, merge: Callable[..., int]) -> int:
     """Call `merge` with the batches that ended processes left beside the store, and return the sum of its results.
 
-    A file is deleted once all its batches are merged. An error of `merge` leaves it in place.
+    A file is deleted once all its batches are merged. An error of `merge` leaves it in place. One process at a time merges:
+    the order of two files of one producer matters, see `_files`.
     """
-    return sum(_recover(path, store, merge) for path in _files(store))
+    if not _files(store):
+        return 0
+    try:
+        turn = lock_file(store.with_name(f"{store.name}{_TURN}"), blocking=False)
+    except OSError:  # another process merges, or the folder cannot be written
+        return 0
+    try:
+        return sum(_recover(path, store, merge) for path in _files(store))
+    finally:
+        _delete(turn)
 
 
 def _recover(path: Path, store: Path, merge: Callable[..., int]) -> int:

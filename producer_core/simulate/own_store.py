@@ -14,7 +14,7 @@ from producer_core.errors import StoreLocked
 from producer_core.store.store_lock import StoreLock
 
 _WAIT = 5.0
-_LOCK_FILES = (".gate", ".lock", ".run")
+_LOCK_FILES = (".gate", ".lock", ".run", ".merging-statistics")
 """Suffixes of files that processes lock; they hold no data."""
 
 

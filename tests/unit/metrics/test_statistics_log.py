@@ -137,6 +137,26 @@ def test_a_kill_while_the_content_is_replaced_counts_no_message_twice(store, nam
     assert opened.rows("totals")[0]["acknowledged"] == 6
 
 
+def test_two_processes_that_merge_at_once_keep_the_order_of_two_files(store):
+    """Regression: the second process merged the older file while the first one still read the newer file."""
+    older, newer = StatisticsLog(store), StatisticsLog(store)
+    for log, sequence, written_at in ((older, 1, 1), (newer, 2, 2)):
+        log.append([replace(BATCH, sequence=sequence)])
+        path = log._lock.path
+        log.close()
+        os.utime(path, (written_at, written_at))
+    merged = []
+
+    def merge(*batches):
+        recover(store, lambda *found: merged.extend(found) or len(found))  # another process, in between
+        merged.extend(batches)
+        return len(batches)
+
+    assert recover(store, merge) == 2
+    assert [batch.sequence for batch in merged] == [2, 1]
+    assert [path.name for path in store.parent.iterdir()] == []
+
+
 def test_the_file_stays_until_the_store_takes_the_batches(store):
     log = StatisticsLog(store)
     log.append([BATCH])
