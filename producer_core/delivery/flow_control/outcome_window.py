@@ -33,7 +33,8 @@ class OutcomeWindow:
     def expire(self, now: float) -> None:
         """Drop what is older than the window."""
         last = int(now) - self._size
-        while self._buckets and self._buckets[0][0] <= last:  # no call before `popleft`: a signal handler may send
+        # No call between the check and `popleft`, so that no signal handler sends in between.
+        while self._buckets and self._buckets[0][0] <= last:
             _, succeeded, failed = self._buckets.popleft()
             self.succeeded -= succeeded
             self.failed -= failed

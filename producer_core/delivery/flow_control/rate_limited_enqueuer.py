@@ -84,9 +84,7 @@ class RateLimitedEnqueuer:
         accept_ready()
         return results
 
-    def _accept_together(
-        self, deliveries: Sequence[Delivery], taken_at: float
-    ) -> list[bool | ProducerError]:
+    def _accept_together(self, deliveries: Sequence[Delivery], taken_at: float) -> list[bool | ProducerError]:
         if not deliveries:
             return []
         results = self._enqueuer.accept_many(deliveries)
