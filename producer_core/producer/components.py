@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from producer_core.delivery.enqueue import Enqueuer
     from producer_core.delivery.flow_control.circuit_breaker_enqueuer import CircuitBreakerEnqueuer
     from producer_core.delivery.flow_control.circuits import Circuits
+    from producer_core.delivery.flow_control.replay_limit import ReplayLimit
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
     from producer_core.producer.tracing import MessageTracer, TracingEnqueuer
     from producer_core.replay.strategy import ReplayStrategy
@@ -87,6 +88,7 @@ class Components:
                 _known_thresholds(options.thresholds, self.health_monitor.thresholds)
             )
             self.tracer = self._make_tracer()
+            self.rate_limiter = self._make_rate_limiter()
             self.dead_letter_backend = self._dead_letter_backend()
             self._replication = ReplicationWatch(options.client, self._notice)
             self.alerts = ReportedAlerts()
@@ -102,7 +104,6 @@ class Components:
             self.engine = self._engine()
             self._report_notice = self.engine.notice
             self._async_threads: ThreadPoolExecutor | None = None  # None: those of the event loop
-            self.rate_limiter = self._make_rate_limiter()
             self.enqueuer = self._enqueuer()
             self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
@@ -425,7 +426,15 @@ class Components:
             dead_letters_stored=lambda message_ids: self.engine.dead_letters_stored(message_ids),
             find_cluster=self.find_cluster,
             traced=self._traced_replays(),
+            replay_limit=self._replay_limit(),
         )
+
+    def _replay_limit(self) -> Callable[[Sequence[str]], ReplayLimit] | None:
+        if self.rate_limiter is None:
+            return None
+        from producer_core.delivery.flow_control.replay_limit import ReplayLimit
+
+        return functools.partial(ReplayLimit, self.rate_limiter)
 
     def _traced_replays(self) -> Callable[[ReplayStrategy], ReplayStrategy] | None:
         if self.tracer is None:

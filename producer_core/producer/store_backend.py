@@ -48,6 +48,7 @@ from producer_core.producer.options import ProducerOptions
 from producer_core.producer.session import StoredSession
 from producer_core.producer.store_dead_letter_queue import StoreDeadLetterQueue
 from producer_core.replay import ReplayRunner, plan
+from producer_core.replay.runner import RunnerSettings
 from producer_core.store import ProducerRow, Store, default_path
 from producer_core.store.merge import next_batch
 from producer_core.store.paths import check_writable
@@ -55,6 +56,7 @@ from producer_core.store.paths import check_writable
 if TYPE_CHECKING:
     from producer_core.metrics.telemetry import TelemetryPublisher
     from producer_core.replay import Inconclusive, Operation, ReplayProducer
+    from producer_core.replay.pace import MakeSharedLimit
     from producer_core.replay.strategy import ReplayStrategy
 
 logger = queued_logger(__name__)
@@ -86,9 +88,11 @@ class StoreBackend:
         dead_letters_stored: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
         traced: Callable[[ReplayStrategy], ReplayStrategy] | None = None,
+        replay_limit: MakeSharedLimit | None = None,
     ) -> None:
         self._options = options
         self._traced = traced
+        self._runner_settings = RunnerSettings(limit=replay_limit)
         self._clock = options.clock
         self._find_cluster = find_cluster
         self._producer: ProducerView | None = None
@@ -300,7 +304,12 @@ class StoreBackend:
 
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
         return ReplayRunner(
-            store, sender, client=self._options.client.settings, clock=self._clock, traced=self._traced
+            store,
+            sender,
+            client=self._options.client.settings,
+            clock=self._clock,
+            settings=self._runner_settings,
+            traced=self._traced,
         )
 
     # callbacks of the recorder

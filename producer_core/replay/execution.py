@@ -18,7 +18,7 @@ from producer_core.replay.doubtful_records import DoubtfulRecord
 from producer_core.replay.guard import ReplayGuard
 from producer_core.replay.lease_renewer import LeaseRenewer
 from producer_core.replay.outcome import AcknowledgedBatch, RecordOutcome
-from producer_core.replay.pace import ReplayPace
+from producer_core.replay.pace import MakeSharedLimit, ReplayPace, SharedLimit
 from producer_core.replay.strategy import Interrupted, ReplayStrategy
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class ExecutionSettings:
     """Up to `most` records are claimed at once; the rate limit accumulates for up to `burst` seconds.
 
     `quiet` is the time in seconds after a record's last attempt in which an old request may still arrive. `drain` is
-    how long a pause or a stop waits for the records in flight.
+    how long a pause or a stop waits for the records in flight. `limit` applies to replays in transactions; the sender of
+    the others has its own.
     """
 
     lease: float
@@ -54,6 +55,7 @@ class ExecutionSettings:
     interval: float = INTERVAL
     drain: float = DRAIN
     burst: float = 1.0
+    limit: MakeSharedLimit | None = None
 
 
 class ReplayExecution:
@@ -84,6 +86,7 @@ class ReplayExecution:
         self._acknowledged: list[AcknowledgedBatch] = []
         self._pace: ReplayPace | None = None
         self._rate: float | None = None  # that of the beginning
+        self._limit: SharedLimit | None = None
         self._update_due = self._settle_by = self._rest_until = 0.0
         self._state_read_at = self._status_written_at = 0.0
         self._pending_status: str | None = None
@@ -215,7 +218,7 @@ class ReplayExecution:
         if self._has_outcomes or (now >= self._update_due and (room or stop)):
             claimed = self._update_store(0 if stop else room, stop=stop)
             self._claimed = claimed or self._claimed
-            self._pace.spend(len(claimed))
+            self._pace.claimed(claimed)
             self._update_due = now + (0.0 if self._claimed else self._settings.interval * 5)
             self._settle_by = now + _SETTLE_INTERVAL
             self._send()
@@ -232,13 +235,16 @@ class ReplayExecution:
     def _begin(self) -> None:
         """Settle the records that the previous owner left claimed before sending any record."""
         if not self._begun:
-            self._strategy.begin(self._claims.topics())
+            topics = self._claims.topics()
+            self._strategy.begin(topics)
+            if self._settings.limit is not None and self._strategy.guarantee == "exactly_once":
+                self._limit = self._settings.limit(topics)
             beginning = self._claims.begin(self._strategy.guarantee)
             self._outcomes, self._rate = self._strategy.after(beginning.orphans), beginning.rate
             self._begun = True  # do not repeat it: the floors are now above the records found
         if self._outcomes:
             self._update_store(0)
-        self._pace = ReplayPace(self._rate, time.monotonic(), burst=self._settings.burst)
+        self._pace = ReplayPace(self._rate, time.monotonic(), burst=self._settings.burst, shared=self._limit)
 
     def _recover_lost_claims(self) -> None:
         """Handle records whose claim the store committed although the call failed.

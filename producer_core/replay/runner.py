@@ -34,6 +34,7 @@ from producer_core.replay.guarantee import (
 )
 from producer_core.replay.guard import GROWTH, ReplayGuard, rule_of
 from producer_core.replay.operation import STALE, Operation, end_abandoned
+from producer_core.replay.pace import MakeSharedLimit
 from producer_core.replay.preflight import run_preflight
 from producer_core.replay.strategy import ReplayStrategy
 from producer_core.replay.supervisor import Supervisor
@@ -69,7 +70,10 @@ CANNOT_CHECK = "The topics were not checked: the process that runs this replay h
 
 @dataclass(frozen=True)
 class RunnerSettings:
-    """Settings of a runner: `in_flight` is the number of records at once, the other numbers are seconds."""
+    """Settings of a runner: `in_flight` is the number of records at once, the other numbers are seconds.
+
+    `limit` is the rate limit that replays in transactions share with the messages of the process.
+    """
 
     lease: float = LEASE
     in_flight: int = IN_FLIGHT
@@ -77,6 +81,7 @@ class RunnerSettings:
     quiet: float = QUIET_PERIOD_S
     poll_interval: float = 1.0
     monotonic: Callable[[], float] = time.monotonic
+    limit: MakeSharedLimit | None = None
 
 
 class ReplayRunner:
@@ -294,6 +299,7 @@ class ReplayRunner:
                 interval=self._settings.interval,
                 burst=1.0 if self._make_spark_strategy is None else SPARK_RATE_BURST,
                 drain=DRAIN if self._make_spark_strategy is None else SPARK_STOP_TIMEOUT,
+                limit=self._settings.limit,
             ),
         )
 

@@ -133,13 +133,21 @@ class RateLimit:
                 self._messages.give_back(1, now)
             return False
 
-    def charge(self, size: int, now: float) -> None:
-        """Take the tokens of a message that is sent at once. Later messages wait until they are made up for."""
+    def charge(self, size: int, now: float, messages: int = 1) -> None:
+        """Take the tokens of messages that are sent at once. Later messages wait until they are made up for."""
         with self._lock:
             self._changes += 1
-            self._take(self._tokens(size), now)
+            self._take(self._tokens(size, messages=messages), now)
             if self._waiting:
-                self._take(self._tokens(size, self._granted), now)
+                self._take(self._tokens(size, self._granted, messages), now)
+
+    def rate_for_replays(self, mean_bytes: float, now: float) -> float:
+        """Return the messages per second that a replay may take: half of the limit while messages wait for it."""
+        buckets = self._tokens(1)
+        rate = min(bucket.rate / (1 if bucket is self._messages else mean_bytes) for bucket, _ in buckets)
+        with self._lock:
+            self._grant(now)
+            return rate / 2 if self._waiting else rate
 
     def give_back(self, size: int, taken_at: float) -> None:
         """Return the tokens of a message that was not sent. They were taken at this monotonic time."""
@@ -150,10 +158,12 @@ class RateLimit:
                 bucket.give_back(tokens, taken_at)
 
     def _tokens(
-        self, size: int, buckets: tuple[TokenBucket | None, TokenBucket | None] | None = None
+        self,
+        size: int,
+        buckets: tuple[TokenBucket | None, TokenBucket | None] | None = None,
+        messages: int = 1,
     ) -> _Buckets:
-        messages, octets = buckets or (self._messages, self._bytes)
-        wanted = ((messages, 1), (octets, size))
+        wanted = zip(buckets or (self._messages, self._bytes), (messages, size), strict=True)
         return [(bucket, tokens) for bucket, tokens in wanted if bucket is not None]
 
     @staticmethod
@@ -173,7 +183,8 @@ class RateLimiter:
         self._all_topics = self._limits(limits, ALL_TOPICS)
         topics = (limits.messages.keys() | limits.bytes.keys()) - {ALL_TOPICS}
         self._by_topic = {topic: (*self._limits(limits, topic), *self._all_topics) for topic in topics}
-        self._counts_bytes = bool(limits.bytes)
+        self.counts_bytes = bool(limits.bytes)
+        """Whether any limit is in bytes per second."""
         self._stopped = False
         self._lock = threading.RLock()  # guards the counts
         self._delayed, self._refused, self._seconds = 0, 0, 0.0
@@ -200,7 +211,7 @@ class RateLimiter:
         return True
 
     def _size_of(self, delivery: Delivery) -> int:
-        return size_of(delivery) if self._counts_bytes else 0
+        return size_of(delivery) if self.counts_bytes else 0
 
     def _limits_of(self, topic: str) -> tuple[RateLimit, ...]:
         """Return the limits to reserve one after the other, with the wait for each in between."""
@@ -253,6 +264,17 @@ class RateLimiter:
         """Take the tokens of a message that is sent again, without a wait."""
         for limit in self._limits_of(delivery.topic):
             limit.charge(self._size_of(delivery), self._monotonic())
+
+    def charge_many(self, topic: str, messages: int, size: int) -> None:
+        """Take the tokens of messages to a topic, of `size` bytes together, without a wait."""
+        for limit in self._limits_of(topic):
+            limit.charge(size, self._monotonic(), messages)
+
+    def rate_of(self, topic: str, mean_bytes: float) -> float | None:
+        """Return the messages of this mean size per second that a replay to a topic may send, or None without a limit."""
+        now = self._monotonic()
+        rates = (limit.rate_for_replays(mean_bytes, now) for limit in self._limits_of(topic))
+        return min(rates, default=None)
 
     def now(self) -> float:
         """Return the time of the limits, in monotonic seconds."""

@@ -18,6 +18,11 @@ class TokenBucket:
         self._full_at = 0.0
         self._last_full = 0.0  # the last time at which tokens were taken from a full bucket
 
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return 1 / self._seconds_per_token
+
     def ready_at(self, tokens: float, now: float) -> float:
         """Return the earliest time at which the bucket can grant these tokens. A larger request needs a full bucket."""
         needed = min(tokens * self._seconds_per_token, self._burst)
