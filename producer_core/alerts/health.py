@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,9 @@ from producer_core._internal.user_callbacks import is_containable
 from producer_core.errors import ForkedProducer
 
 logger = queued_logger(__name__)
+
+_LIMIT_AGE_S = 10
+"""Seconds for which the memory limit is not read again."""
 
 AlertCallback = Callable[[dict[str, Any]], None]
 
@@ -302,14 +306,19 @@ def _state(alert: Mapping[str, Any]) -> tuple[str, str]:
 def memory_usage(root: Path = Path("/")) -> tuple[int, int | None]:
     """Return the resident bytes of this process, and its limit: that of its control group, or the machine's memory.
 
-    Both versions of control groups are read below `root`. The lowest limit from the process's group upwards counts.
+    Both versions of control groups are read below `root`. The lowest limit from the process's group upwards counts. A
+    changed limit is noticed within ten seconds.
     """
     below = str(root).rstrip("/")
-    machine = _first_number(f"{below}/proc/meminfo", scale=1024)
-    limits = [limit for path in _limit_files(below) if (limit := _first_number(path)) is not None]
-    if machine is not None:
-        limits.append(machine)
-    return _resident(below), min(limits, default=None)
+    return _resident(below), _limit(below, int(time.monotonic() / _LIMIT_AGE_S))
+
+
+@lru_cache(maxsize=1)
+def _limit(root: str, period: int) -> int | None:
+    """Return the memory limit. `period` changes when it must be read again, because that takes ten system calls."""
+    paths = [(f"{root}/proc/meminfo", 1024), *((path, 1) for path in _limit_files(root))]
+    limits = (_first_number(path, scale) for path, scale in paths)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _resident(root: str) -> int:
