@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from producer_core.errors import ConfigError
+from producer_core.errors import ConfigError, PipelineError
+from producer_core.kafka.clients import admin
 from producer_core.metrics.telemetry import HIGHEST, SCHEMA_VERSION
 from producer_core.pipeline.integrity import topic_bounds, watermarks
 from producer_core.pipeline.integrity.ledger_topic import telemetry
@@ -47,10 +48,10 @@ class LedgerFacts:
     gaps: tuple[LedgerGap, ...]
 
 
-def sources(admin: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
+def sources(client: AdminClient, topics: Sequence[str]) -> list[LedgerSource]:
     """Return the ledger topics with their current bounds."""
-    found = [topic_bounds.facts(admin, name) for name in topics]
-    return [LedgerSource(facts, topic_bounds.bounds(admin, facts)) for facts in found]
+    found = [topic_bounds.facts(client, name) for name in topics]
+    return [LedgerSource(facts, topic_bounds.bounds(client, facts)) for facts in found]
 
 
 def read_ledgers(
@@ -62,14 +63,29 @@ def read_ledgers(
     topic: str,
     cluster: str,
 ) -> LedgerFacts:
-    """Read the ledgers of the sources and of the store about a topic in a cluster."""
+    """Read the ledgers of the sources and of the store about a topic in a cluster.
+
+    Raise PipelineError when a ledger topic was deleted and re-created since its bounds were requested.
+    """
     for source in sources:
         tables.add("add_telemetry", telemetry(config.settings, source.facts.name, source.bounds))
+    if sources:
+        check_not_recreated(admin(config.settings), sources)
     left_out = add_store_ledger(tables, store, topic, cluster)
     facts = sum_up(tables, topic, left_out)
     _check_not_data_topics(tables, sources)
     tables.drop("batches", "readable_batches", "known", "all_rows")
     return facts
+
+
+def check_not_recreated(client: AdminClient, sources: Sequence[LedgerSource]) -> None:
+    """Raise PipelineError when a ledger topic is another one than at the start of the audit: the bounds are not its own."""
+    for source in sources:
+        name = source.facts.name
+        if topic_bounds.facts(client, name).incarnation != source.facts.incarnation:
+            raise PipelineError(
+                f"Ledger topic {name!r} was deleted and re-created during the audit.", fix="Audit again."
+            )
 
 
 def sum_up(tables: AuditTables, topic: str, left_out: int = 0) -> LedgerFacts:

@@ -26,7 +26,7 @@ _SLICE_BYTES = 16 << 20
 _MESSAGES = 32
 """Records of one request to the client; a record of telemetry has 1 MB at most."""
 _TIMEOUT = 60.0
-"""Seconds without a record or an end of a partition after which the read fails."""
+"""Seconds without a record or the end of a partition's bounds after which the read fails."""
 _WAIT = 0.5
 _CLIENT = {"queued.max.messages.kbytes": 32_768, "fetch.message.max.bytes": 4 << 20}
 
@@ -36,8 +36,8 @@ def telemetry(
 ) -> Iterator[pyarrow.Table]:
     """Yield (source, position, at, value) of all records between the bounds of a ledger topic.
 
-    `at` is the record's timestamp in seconds. Raise BrokerError when a partition does not respond, and KafkaException
-    for an error that is not transient.
+    `at` is the record's timestamp in seconds. Raise BrokerError when a partition does not respond or stays shorter than
+    its bounds, and KafkaException for an error that is not transient.
     """
     ends = {number: bound.stable for number, bound in bounds.items() if bound.low < bound.stable}
     if not ends:
@@ -57,27 +57,48 @@ def telemetry(
 
 
 def _messages(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
-    """Yield the records below the ends; remove a partition from `ends` when its end is reached."""
+    """Yield the records below the ends; remove a partition from `ends` when its end is reached.
+
+    A partition may report an earlier end for a moment, for example after a change of its leader. The read continues
+    then: the records below the end were acknowledged, and an audit without them would report a loss.
+    """
     answered = time.monotonic()
+    short: dict[int, int] = {}
     while ends:
         for message in consumer.consume(_MESSAGES, timeout=_WAIT):
             number, error = message.partition(), message.error()
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 _raise_lasting(error)
                 continue
-            answered = time.monotonic()
             if number not in ends:
                 continue
+            if error is not None and message.offset() < ends[number]:
+                short[number] = message.offset()
+                continue
+            answered = time.monotonic()
+            short.pop(number, None)
             if error is None and message.offset() < ends[number]:
                 yield message
             if error is not None or message.offset() >= ends[number] - 1:
                 del ends[number]
                 consumer.pause([TopicPartition(topic, number)])
         if ends and time.monotonic() > answered + _TIMEOUT:
-            raise BrokerError(
-                f"Partition {min(ends)} of ledger topic {topic} did not respond in {_TIMEOUT:.0f} seconds.",
-                fix="Check that it has a leader, and audit again.",
+            raise _incomplete(topic, ends, short)
+
+
+def _incomplete(topic: str, ends: Mapping[int, int], short: Mapping[int, int]) -> BrokerError:
+    """Return the error for the partitions that did not reach their ends in time."""
+    for number in ends:
+        if number in short:
+            return BrokerError(
+                f"Partition {number} of ledger topic {topic} ends at offset {short[number]}, but ended at offset "
+                f"{ends[number]} when the audit began.",
+                fix="It may have lost records, or its leader is not up to date. Check its replicas, and audit again.",
             )
+    return BrokerError(
+        f"Partition {min(ends)} of ledger topic {topic} did not respond in {_TIMEOUT:.0f} seconds.",
+        fix="Check that it has a leader, and audit again.",
+    )
 
 
 def _raise_lasting(error: KafkaError) -> None:

@@ -9,11 +9,14 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from producer_core.config import client_config
-from producer_core.errors import BrokerError
+from producer_core.errors import BrokerError, PipelineError
 from producer_core.kafka.clients import admin
+from producer_core.metrics.telemetry import encode
 from producer_core.pipeline.integrity import ledger_topic
-from producer_core.pipeline.integrity.ledger_sources import sources
+from producer_core.pipeline.integrity.audit_tables import audit_tables
+from producer_core.pipeline.integrity.ledger_sources import read_ledgers, sources
 from producer_core.pipeline.integrity.spans import PartitionBounds
+from producer_core.store import Batch
 
 pytestmark = pytest.mark.kafka
 
@@ -107,6 +110,25 @@ def test_an_empty_topic_is_not_read(kafka, settings):
 def test_a_deleted_topic_is_an_error(settings):
     with pytest.raises(KafkaException):
         list(ledger_topic.telemetry(settings, f"gone-{uuid.uuid4().hex[:8]}", {0: PartitionBounds(0, 5, 5)}))
+
+
+def test_a_ledger_topic_that_is_created_again_during_the_audit_is_refused(kafka, settings):
+    name = topic(kafka)
+    config = client_config(kafka.bootstrap_servers)
+    send(kafka, name, [encode(Batch("p", 0)), encode(Batch("p", 1))])
+    source = source_of(settings, name)
+    with audit_tables() as tables:
+        assert read_ledgers(config, tables, [source], None, topic="orders", cluster="").gaps == ()
+
+    kafka.delete_topic(name)
+    kafka.create_topic(name, partitions=1)
+    send(kafka, name, [encode(Batch("q", 0)), encode(Batch("q", 1))])
+
+    with (
+        audit_tables() as tables,
+        pytest.raises(PipelineError, match=f"Ledger topic '{name}' was deleted and re-created"),
+    ):
+        read_ledgers(config, tables, [source], None, topic="orders", cluster="")
 
 
 def test_a_partition_that_does_not_respond_is_an_error(kafka, settings, monkeypatch):
