@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.periodic import run_periodically
-from producer_core.errors import ProducerError
+from producer_core.errors import PipelineError, ProducerError
 from producer_core.pipeline.parquet_history import ParquetHistory
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def maintained(store: Store, files: ParquetHistory | None, clock: Callable[[], f
     def run_maintenance() -> None:
         try:
             maintain(store, files, clock())
-        except (ProducerError, OSError) as error:
+        except (ProducerError, OSError, duckdb.Error) as error:
             logger.warning(**with_fields("maintenance failed", error=str(error)))
 
     with run_periodically(run_maintenance, _INTERVAL, name="pipeline-maintenance"):
@@ -44,7 +46,23 @@ def maintain(store: Store, files: ParquetHistory | None, now: float) -> None:
 
 
 def finish(store: Store, files: ParquetHistory | None, now: float) -> None:
-    """Publish everything that was merged, at the end of a run."""
-    store.maintain(now)
-    if files is not None:
+    """Publish everything that was merged, at the end of a run and of its `maintained` block.
+
+    Raise PipelineError when the history cannot be written; it keeps the rows, and the next run publishes them.
+    """
+    try:
+        store.maintain(now)
+    finally:
+        if files is not None:
+            _publish_all(files)
+
+
+def _publish_all(files: ParquetHistory) -> None:
+    try:
         files.publish()
+    except (OSError, duckdb.Error) as error:
+        reason = str(error).partition("\n")[0]
+        raise PipelineError(
+            f"The last hours of the history {files.folder} cannot be published: {reason}.",
+            fix="They are kept in its folder. Check its disk; the next run publishes them.",
+        ) from error
