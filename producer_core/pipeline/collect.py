@@ -18,21 +18,20 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError
 
 from producer_core._internal.log_fields import with_fields
-from producer_core.config import ClientConfig, client_config
-from producer_core.errors import BrokerUnreachable, ProducerError, StoreLocked
+from producer_core.config import client_config
+from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked, StoreUnavailable
 from producer_core.kafka.clients import reader
+from producer_core.pipeline.collected_offsets import CollectedOffsets, OffsetsChanged
 from producer_core.pipeline.folder_lock import lock_folder
 from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.maintenance import finish, maintained
 from producer_core.pipeline.merge_result import MergeResult, RunningJob, summary
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.piece_merger import PieceMerger, Reached
-from producer_core.pipeline.preflight import reach
+from producer_core.pipeline.preflight import MissingPermission, reach
 from producer_core.pipeline.telemetry_reader import Piece, Place, TelemetryReader
 
 if TYPE_CHECKING:
-    import duckdb
-
     from producer_core.store import Store
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,9 @@ _CHECK_S = 30.0
 """Seconds between two looks at the topics, which may have more partitions or be created again. After an error, at once."""
 _RETRY = (1.0, 30.0)
 """Seconds until the next attempt after a failure of the brokers or the store: the first time, and at most."""
-_TRANSIENT = (BrokerUnreachable, StoreLocked)
+_TRANSIENT_AT_START = (BrokerUnreachable, StoreLocked)
+_TRANSIENT = (BrokerError, StoreLocked, StoreUnavailable, OSError)
+"""Errors that a running job waits out: they pass, or an operator solves them."""
 
 
 def collect(
@@ -60,9 +61,10 @@ def collect(
 ) -> MergeResult:
     """Merge until `stopped()` is true, or with `once` the records that are there now; return the sum of the results.
 
-    `every` is the time between two merges in seconds. Without `once`, the job waits while brokers or the store are
-    unavailable; what cannot be right raises at once: ConfigError, BrokerError, or PipelineError when another process
-    collects into this store.
+    `every` is the time between two merges in seconds. At the start, anything that cannot be right raises: ConfigError,
+    BrokerError, StoreError, or PipelineError when another process collects into this store. Without `once`, a running
+    job waits while the brokers, a topic or the store are unavailable, or a disk is full. It ends only when READ on a
+    topic is revoked, the store is damaged or newer, a query of it fails, or the history belongs to another store.
     """
     config = client_config(servers, settings)
     reach(config, topics)
@@ -76,67 +78,48 @@ def collect(
         job = stack.enter_context(track_job(store, name=f"telemetry {', '.join(topics)}", kind="telemetry"))
         errors: list[KafkaError] = []
         consumer = stack.enter_context(reader(config.settings, name="collect", on_error=errors.append))
-        stack.enter_context(maintained(store, files, clock))
         collector = _Collector(
-            TelemetryReader(consumer), _Offsets(store, config, topics), PieceMerger(store, files, reached, clock),
-            store.path.with_name(f"{store.path.name}.collect-set-aside"), _Report(job, on_progress, clock), errors, stopped,
+            TelemetryReader(consumer), CollectedOffsets(store, config, topics), PieceMerger(store, files, reached, clock),
+            files, store.path.with_name(f"{store.path.name}.collect-set-aside"), _Report(job, on_progress, clock),
+            errors, stopped,
         )  # fmt: skip
-        done = collector.run(once=once, every=every, files=files)
+        with maintained(store, files, clock):
+            done = collector.run(once=once, every=every)
         finish(store, files, clock())
     return done
 
 
-class _Offsets:
-    """The offsets that a store has reached, by topic. A topic that is created again has another id, and starts at its beginning."""
-
-    def __init__(self, store: Store, config: ClientConfig, topics: Sequence[str]) -> None:
-        self.topics = tuple(topics)
-        self._store, self._config = store, config
-        self._names: dict[str, str] = {}
-
-    def refresh(self) -> bool:
-        """Ask the brokers for the topics' ids. Return whether one is another than before."""
-        cluster = reach(self._config, self.topics)
-        cluster_id = cluster.view().cluster_id
-        names = {
-            topic: f"collected.{cluster_id}.{topic}.{cluster.topic(topic).topic_id or ''}"
-            for topic in self.topics
-        }
-        changed, self._names = names != self._names, names
-        return changed
-
-    def of(self, topic: str) -> Mapping[int, int]:
-        stored = self._store.get_setting(self._names[topic], {})
-        return {int(partition): offset for partition, offset in stored.items()}
-
-    def save(self, positions: Mapping[Place, int], connection: duckdb.DuckDBPyConnection) -> None:
-        """Store the offsets within the caller's transaction."""
-        for topic, name in self._names.items():
-            offsets = {str(place.partition): at for place, at in positions.items() if place.topic == topic}
-            self._store.set_setting(name, offsets)
-
-
 class _Report:
-    """Report the results of a run to the store's row of the job and to the caller."""
+    """Report the results of a run to the store's row of the job and to the caller.
+
+    An error is logged when it begins and when it ends.
+    """
 
     def __init__(
         self, job: JobStatus, on_progress: Callable[[RunningJob], None], clock: Callable[[], float]
     ) -> None:
         self._job, self._on_progress, self._clock = job, on_progress, clock
+        self._failing: type[Exception] | None = None
 
     def brokers_respond(self) -> None:
         self._job.succeeded(self._clock())
 
     def merged(self, done: MergeResult, behind: int) -> None:
+        if self._failing is not None:
+            logger.warning("telemetry collected again")
+            self._failing = None
         self._job.records(done=done.batches + done.set_aside, lag=behind)
         if done.versions:
             counts = {str(version): count for version, count in done.versions.items()}
             self._job.details({"set_aside": counts})
         self._send(done, behind, "")
 
-    def failed(self, done: MergeResult, behind: int, trouble: ProducerError, pause: float) -> None:
-        logger.warning(**with_fields("telemetry not collected", error=str(trouble), again_in=pause))
-        self._send(done, behind, str(trouble))
+    def failed(self, done: MergeResult, behind: int, error: Exception) -> None:
+        text = f"A file cannot be used: {error}." if isinstance(error, OSError) else str(error)
+        if self._failing is not type(error):
+            logger.warning(**with_fields("telemetry not collected", error=text))
+            self._failing = type(error)
+        self._send(done, behind, text)
 
     def _send(self, done: MergeResult, behind: int, trouble: str) -> None:
         self._job.message(trouble or summary(done, behind))
@@ -147,29 +130,33 @@ class _Collector:
     """Reads a piece, merges it, and repeats. A piece that the store does not take is merged before more is read."""
 
     def __init__(
-        self, records: TelemetryReader, offsets: _Offsets, pieces: PieceMerger, aside: Path, report: _Report,
-        errors: list[KafkaError], stopped: Callable[[], bool],
+        self, records: TelemetryReader, offsets: CollectedOffsets, pieces: PieceMerger, files: ParquetHistory | None,
+        aside: Path, report: _Report, errors: list[KafkaError], stopped: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._records, self._offsets, self._pieces = records, offsets, pieces
+        self._records, self._offsets, self._pieces, self._files = records, offsets, pieces, files
         self._aside, self._report, self._errors, self._stopped = aside, report, errors, stopped
         self._done = MergeResult()
         self._pause = 0.0
         self._next_check = 0.0
-        self._first = True
+        self._checked = False
+        self._assigned = False
         self._until: Mapping[Place, int] | None = None
         self._piece: Piece | None = None
 
-    def run(self, *, once: bool, every: float, files: ParquetHistory | None) -> MergeResult:
+    def run(self, *, once: bool, every: float) -> MergeResult:
         """Collect until the end; `once` fails at the first error, and otherwise transient ones are waited out."""
         while not self._stopped():
             try:
-                if files is not None and self._piece is None:
-                    files.settle()  # drafts that the store did not merge
+                if self._files is not None:
+                    # drafts that the store did not merge; a piece that is merged again gets another draft
+                    self._files.settle()
                 self._step(once=once, every=every)
                 if once and self._until is not None and self._records.has_reached(self._until):
                     break
-            except _TRANSIENT as error:
-                if once:
+            except OffsetsChanged as error:
+                self._read_again(error)
+            except (ProducerError, OSError) as error:
+                if once or not self._is_transient(error):
                     raise
                 self._wait(error)
         return self._done
@@ -186,32 +173,51 @@ class _Collector:
     def _check_topics(self) -> None:
         if time.monotonic() < self._next_check and not self._errors:
             return
+        self._next_check = 0.0  # a check that fails is repeated
         self._errors.clear()
         if self._offsets.refresh() or self._records.partitions_changed(self._offsets.topics):
-            self._records.assign(self._offsets.topics, self._offsets.of)
+            self._assigned = False
+        if not self._assigned:
+            self._assign()
+        self._checked = True
         self._next_check = time.monotonic() + _CHECK_S
         self._report.brokers_respond()
 
+    def _assign(self) -> None:
+        if self._files is not None:
+            self._files.check_store()
+        self._records.assign(self._offsets.topics, self._offsets.load)
+        self._until = None  # the ends of other partitions, or of a deleted topic, may never be reached
+        self._assigned = True
+
+    def _read_again(self, reason: OffsetsChanged) -> None:
+        """Drop the piece, and continue at the offsets of the store."""
+        logger.warning(**with_fields("telemetry is read again from the store's offsets", reason=str(reason)))
+        self._piece, self._assigned, self._next_check = None, False, 0.0
+
     def _merge(self, piece: Piece) -> None:
         if piece.records.num_rows:
-            position = (piece.records[name][0].as_py() for name in ("topic", "partition", "offset"))
-            aside = self._aside / ("-".join(map(str, position)) + ".parquet")
             self._done += self._pieces.merge(
                 piece.records,
-                aside,
+                self._aside / self._offsets.file_name(piece.records),
                 lambda connection: self._offsets.save(piece.positions, connection),
-                first=self._first,
+                first=self._offsets.is_new,
             )
-            self._first = False
+            self._offsets.committed(piece.positions)
             self._records.stored(piece)
             self._report.brokers_respond()
         self._pause = 0.0
         self._report.merged(self._done, self._records.behind)
 
-    def _wait(self, trouble: ProducerError) -> None:
+    def _is_transient(self, error: Exception) -> bool:
+        if not self._checked:
+            return isinstance(error, _TRANSIENT_AT_START)
+        return isinstance(error, _TRANSIENT) and not isinstance(error, MissingPermission)
+
+    def _wait(self, error: Exception) -> None:
         first, longest = _RETRY
         self._pause = min(longest, self._pause * 2 or first)
-        self._report.failed(self._done, self._records.behind, trouble, self._pause)
+        self._report.failed(self._done, self._records.behind, error)
         until = time.monotonic() + self._pause
         while time.monotonic() < until and not self._stopped():
             threading.Event().wait(0.2)

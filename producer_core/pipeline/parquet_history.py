@@ -64,6 +64,11 @@ class ParquetHistory:
             self._store = store
             self.settle()
 
+    def check_store(self) -> None:
+        """Raise ConfigError when the open history's store was replaced by one that has not merged the newest rows."""
+        assert self._store is not None, "open it first"
+        self._same_store(self._store, self._store.path)
+
     def settle(self) -> None:
         """Keep or drop the drafts whose merge did not finish: they count when the store has merged their batches.
 

@@ -19,6 +19,10 @@ _NEW_TOPIC = 2.0
 _never = threading.Event()  # never set: its wait() is a pause
 
 
+class MissingPermission(BrokerError):
+    """The credentials lack a permission on a topic."""
+
+
 def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = "READ") -> Cluster:
     """Return the cluster after checking that it responds and that the topics can be used.
 
@@ -67,7 +71,7 @@ def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
             else "Wait until their brokers are back; the partitions cannot be read until then.",
         )
     if found.operations is not None and not found.operations & {operation, "ALL"}:
-        raise BrokerError(
+        raise MissingPermission(
             f"The credentials lack {operation} on topic {topic!r}.",
             fix=f"Grant {operation} and DESCRIBE on it.",
         )

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from producer_core import ReliableKafkaProducer
 from producer_core.errors import BrokerError, ConfigError, PipelineError, StoreLocked
 from producer_core.pipeline import collect as module
+from producer_core.pipeline import telemetry_reader
 from producer_core.pipeline.collect import collect
 from producer_core.pipeline.merge_batch import missing
 from producer_core.store import Store
@@ -135,6 +136,52 @@ def test_a_topic_that_is_created_again_is_read_from_its_beginning(kafka, topic, 
     kafka.create_topic(topic, partitions=1)
     publish_fleet(kafka.bootstrap_servers, topic, fleet.records[60:])
     run()
+    assert difference_to(store, fleet.truth) == ""
+
+
+def test_once_ends_when_the_topic_is_created_again_with_fewer_records(kafka, topic, store, run, monkeypatch):
+    monkeypatch.setattr(module, "_CHECK_S", 0.0)
+    monkeypatch.setattr(telemetry_reader, "_PIECE_RECORDS", 1)
+    monkeypatch.setattr(telemetry_reader, "_CONSUME", 1)
+    fleet = Fleet(producers=4, seconds=20, now=time.time(), seed=10, unreadable=0)
+    created_again = []
+
+    def create_again(state):
+        if not created_again:
+            kafka.delete_topic(topic)
+            kafka.create_topic(topic, partitions=3)
+            publish_fleet(kafka.bootstrap_servers, topic, fleet.records[60:63])
+            created_again.append(state.done.merged)
+
+    publish_fleet(kafka.bootstrap_servers, topic, fleet.records[:60])
+    done = run(on_progress=create_again, every=0.2)
+    assert created_again == [1] and done.merged == 4
+
+
+def test_a_running_collector_waits_for_a_topic_that_is_deleted_until_it_is_created_again(
+    kafka, topic, store, monkeypatch
+):
+    monkeypatch.setattr(module, "_CHECK_S", 0.0)
+    monkeypatch.setattr(module, "_RETRY", (0.1, 0.1))
+    fleet = Fleet(producers=4, seconds=20, now=time.time(), seed=11, unreadable=0)
+    ended, steps = threading.Event(), ["collect"]
+
+    def progress(state):
+        if steps[-1] == "collect" and state.done.batches == 60:
+            kafka.delete_topic(topic)
+            steps.append("deleted")
+        elif steps[-1] == "deleted" and "does not exist" in state.trouble:
+            kafka.create_topic(topic, partitions=1)
+            publish_fleet(kafka.bootstrap_servers, topic, fleet.records[60:])
+            steps.append("created again")
+        elif state.done.batches == len(fleet.records):
+            ended.set()
+
+    publish_fleet(kafka.bootstrap_servers, topic, fleet.records[:60])
+    collect(
+        store, servers=kafka.bootstrap_servers, topics=[topic], every=0.1, on_progress=progress, stopped=ended.is_set
+    )  # fmt: skip
+    assert steps == ["collect", "deleted", "created again"]
     assert difference_to(store, fleet.truth) == ""
 
 
