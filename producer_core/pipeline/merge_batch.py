@@ -2,8 +2,8 @@
 
 (producer, sequence) decides what is added: it covers a recorder's repeats, a lost checkpoint, and every crash. A
 batch covers all numbers from its `first` to its sequence. The reader's position is recorded in the same transaction:
-(query, micro-batch) by Spark, offsets by `collected_offsets.py`. It does not suffice alone: a checkpoint that was restored from a
-copy uses the same numbers again for other records.
+(query, micro-batch) by Spark, offsets by `collected_offsets.py`. It does not suffice alone: a checkpoint that was
+restored from a copy uses the same numbers again for other records.
 """
 
 from __future__ import annotations
