@@ -30,7 +30,7 @@ from tests.scenarios.pipelines.fleet import Fleet, difference, found, found_in_h
 
 TOPIC = "telemetry"
 
-pytestmark = pytest.mark.timeout(60)  # a collector that does not end
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]  # a collector that does not end
 
 
 @pytest.fixture
