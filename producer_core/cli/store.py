@@ -111,9 +111,11 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
 
     Pending dead letters and the audit log are never deleted.
     """
-    from producer_core.store import Store
+    from producer_core.store import Store, required_features
 
     found, now = Store.open(store_path, create=False), time.time()
+    with found.borrow() as connection:
+        required_features.check(connection)
     options.confirm(f"Delete the expired data from {found.path}?", yes)
     with found.borrow(write=True):
         aggregated, deleted = found.rollup(now), found.prune(now)

@@ -23,6 +23,7 @@ from producer_core._internal.queued_logger import queued_logger
 from producer_core.errors import StoreCorrupt, StoreError, StoreLocked, StoreTooNew, StoreUnavailable
 from producer_core.events import Notice
 from producer_core.metrics.batch import Batch
+from producer_core.metrics.telemetry.schema import UnknownVersion
 
 logger = queued_logger(__name__)
 
@@ -33,6 +34,8 @@ _EMPTY_FOR_S = 3600.0
 """Seconds after which an empty file is tried too. A running producer keeps one while the store has all its batches."""
 _MERGED_TOGETHER = 60
 """Batches that are merged in one transaction."""
+_left: set[Path] = set()
+"""Files of later versions that this process has logged."""
 
 
 class StatisticsLog:
@@ -123,7 +126,15 @@ def _recover(path: Path, store: Path, merge: Callable[..., int]) -> int:
 
 
 def _merge_file(path: Path, store: Path, merge: Callable[..., int]) -> int:
-    batches, damaged = _read(path)
+    try:
+        batches, damaged = _read(path)
+    except UnknownVersion as error:  # one process writes a file, so all its lines have the same version
+        if path not in _left:
+            _left.add(path)
+            logger.warning(
+                **with_fields("statistics left for a later version", path=str(path), reason=str(error))
+            )
+        return 0
     merged = 0
     for start in range(0, len(batches), _MERGED_TOGETHER):
         try:
@@ -196,12 +207,17 @@ def _write(file: int, data: bytes) -> int:
 
 
 def _read(path: Path) -> tuple[Sequence[Batch], bool]:
-    """Return the batches, and whether a line is damaged. A last line without its end is not: its process was killed."""
+    """Return the batches, and whether a line is damaged. A last line without its end is not: its process was killed.
+
+    Raise UnknownVersion if a version with another form of records wrote the file.
+    """
     *lines, _ = path.read_bytes().split(b"\n")
     batches, damaged = [], False
     for line in lines:
         try:
             batches.append(_decode(line))
+        except UnknownVersion:
+            raise
         except (ValueError, TypeError, KeyError):
             damaged = True
     return batches, damaged

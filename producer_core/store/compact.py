@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import duckdb
 
-from producer_core.errors import StoreError
+from producer_core.errors import StoreError, StoreTooNew
 from producer_core.store import file_errors, paths
 from producer_core.store.connection_pool import ConnectionPool
-from producer_core.store.migrate import migrate
+from producer_core.store.migrate import check, migrate, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +31,7 @@ def compact(pool: ConnectionPool, path: Path, *, now: float) -> int:
         before = path.stat().st_size
         try:
             _merge_wal(pool, path)
+            _check_version(pool, path)
             draft = paths.clean_draft(path)
             with pool.attached(draft, write=True) as connection:
                 _copy(connection, path, now=now)
@@ -45,6 +46,18 @@ def _merge_wal(pool: ConnectionPool, path: Path) -> None:
     """Move the content of a write-ahead log, left by a crash, to the file before it is copied."""
     with pool.attached(path, write=True):
         pass
+
+
+def _check_version(pool: ConnectionPool, path: Path) -> None:
+    """Raise StoreTooNew if the store has migrations that this version lacks: the copy could not contain their tables."""
+    with pool.attached(path, write=False) as connection:
+        version = check(connection, path)
+    if version > newest():
+        raise StoreTooNew(
+            f"The store {path} has schema version {version}. This producer_core compacts stores up to version {newest()}; "
+            "nothing was changed.",
+            fix="Compact the store with the latest version of producer-core that uses it.",
+        )
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, path: Path, *, now: float) -> None:

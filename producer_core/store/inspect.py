@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 
 from producer_core.store import paths
-from producer_core.store.migrate import version_of
+from producer_core.store.migrate import MIGRATION_RECORDS, version_of
 from producer_core.store.retention import Retention
 
 
@@ -47,7 +47,7 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
     found = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name"
     )
-    return [name for (name,) in found.fetchall() if name != "schema_migrations"]
+    return [name for (name,) in found.fetchall() if name not in MIGRATION_RECORDS]
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

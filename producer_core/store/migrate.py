@@ -15,10 +15,17 @@ from producer_core.store.file_errors import CHOOSE_PATH
 
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
+LAST_REQUIRED = 11
+"""The last migration that a version must know to open the store. Later ones are additive: a version that lacks them reads
+the store and adds statistics and dead letters. docs/development/invariants.md has the rules."""
+
 _RECORDS = """
-CREATE TABLE IF NOT EXISTS schema_migrations (
+CREATE TABLE IF NOT EXISTS {} (
     version INTEGER PRIMARY KEY, name VARCHAR NOT NULL, applied_at DOUBLE NOT NULL
 )"""
+MIGRATION_RECORDS = _REQUIRED, _ADDITIVE = "schema_migrations", "additive_migrations"
+"""The records of migrations: of those up to LAST_REQUIRED, and of later ones. Earlier versions read the first table only, and
+refuse a store if it has a number that they do not know."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +52,19 @@ def newest() -> int:
 
 
 def version_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the schema version of a borrowed store; 0 if it is empty."""
-    if "schema_migrations" not in _tables(connection):
-        return 0
-    row = connection.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
-    return int(row[0]) if row else 0
+    """Return the schema version of a borrowed store, with additive migrations; 0 if it is empty."""
+    records = _tables(connection).intersection(MIGRATION_RECORDS)
+    return max((_latest(connection, table) for table in records), default=0)
 
 
 def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """Return the schema version. Raise StoreTooNew for a newer one, StoreUnavailable for another program's file."""
+    """Return the schema version. Raise StoreTooNew if the store has a migration that this version lacks and that is not
+    additive, StoreUnavailable for another program's file."""
     version = version_of(connection)
-    if version > newest():
+    if version > 0 and (required := _latest(connection, _REQUIRED)) > LAST_REQUIRED:
         raise StoreTooNew(
-            f"The store {path} has schema version {version}, but this producer_core supports only up to {newest()}; "
-            "nothing was changed.",
+            f"The store {path} has schema version {required}, but this producer_core supports only up to "
+            f"{LAST_REQUIRED}, and additive changes; nothing was changed.",
             fix=f"Upgrade producer-core, or choose another store: {CHOOSE_PATH}.",
         )
     if version == 0 and (others := _tables(connection)):
@@ -71,15 +77,23 @@ def check(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 
 def migrate(connection: duckdb.DuckDBPyConnection, *, now: float) -> list[int]:
     """Apply missing migrations within the caller's transaction; return their versions."""
-    connection.execute(_RECORDS)
+    for table in (_REQUIRED, _ADDITIVE):
+        connection.execute(_RECORDS.format(table))
     present = version_of(connection)
     missing = [migration for migration in migrations() if migration.version > present]
     for migration in missing:
+        table = _REQUIRED if migration.version <= LAST_REQUIRED else _ADDITIVE
         connection.execute(migration.sql)
         connection.execute(
-            "INSERT INTO schema_migrations VALUES (?, ?, ?)", [migration.version, migration.name, now]
+            f"INSERT INTO {table} (version, name, applied_at) VALUES (?, ?, ?)",
+            [migration.version, migration.name, now],
         )
     return [migration.version for migration in missing]
+
+
+def _latest(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    row = connection.execute(f"SELECT coalesce(max(version), 0) FROM {table}").fetchone()
+    return int(row[0]) if row else 0
 
 
 def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -14,7 +14,7 @@ SUPPORTED = frozenset({"replay_waves"})
 
 def check(connection: duckdb.DuckDBPyConnection) -> None:
     """Raise StoreTooNew if the store requires a feature that this version lacks. Statistics and new dead letters do not
-    need this check: every version with the store's schema may add them."""
+    need this check: every version that can open the store may add them."""
     if error := refusal(connection):
         raise error
 

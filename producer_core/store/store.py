@@ -31,6 +31,7 @@ from producer_core.store import (
     inspect,
     merge,
     paths,
+    required_features,
     retention,
     setting_values,
 )
@@ -226,8 +227,13 @@ class Store:
         return retention.Retention.from_settings(self.settings())
 
     def rollup(self, now: float) -> int:
-        """Roll up old seconds to minutes and old minutes to hours; return the number of replaced rows. Fast if none is due."""
+        """Roll up old seconds to minutes and old minutes to hours; return the number of replaced rows. Fast if none is due.
+
+        A version that lacks a required feature rolls up nothing.
+        """
         with self.borrow() as connection:
+            if required_features.refusal(connection):
+                return 0
             keep = self.retention()
             if not retention.rollup_due(connection, keep, now):
                 return 0
@@ -235,8 +241,13 @@ class Store:
             return retention.rollup(connection, keep, now)
 
     def prune(self, now: float) -> int:
-        """Delete rows past their retention time; return their number. Pending dead letters are kept."""
+        """Delete rows past their retention time; return their number. Pending dead letters are kept.
+
+        A version that lacks a required feature deletes nothing.
+        """
         with self.borrow() as connection:
+            if required_features.refusal(connection):
+                return 0
             keep = self.retention()
             if not retention.prune_due(connection, keep, now):
                 return 0
@@ -274,7 +285,7 @@ class Store:
         """Rewrite the file without the space that deleted rows occupied; return the number of bytes saved.
 
         Afterwards the file contains no byte of purged content. Other users of the store wait during this, producers buffer
-        or spill their writes, and the disk needs room for a second file.
+        or spill their writes, and the disk needs room for a second file. A store with a later schema raises StoreTooNew.
         """
         return store_compact.compact(self._pool, self.path, now=self._clock())
 
@@ -306,7 +317,7 @@ class Store:
                 return
         with unattended(), self._pool.borrow() as connection:
             version = check(connection, self.path)
-            restored = version == newest() and generation.is_restored(connection, self.path)
+            restored = version >= newest() and generation.is_restored(connection, self.path)
         if version < newest():
             with self._pool.borrow(write=True) as connection:
                 check(connection, self.path)
@@ -322,6 +333,8 @@ class Store:
 
     def _revoke_safe_verdicts(self) -> None:
         with contextlib.suppress(StoreUnavailable), self._pool.borrow(write=True) as connection:
+            if required_features.refusal(connection):
+                return  # a version that has the features does it when it opens the store
             if generation.is_restored(connection, self.path):
                 self._report_restored(generation.revoke_safe_verdicts(connection, self.path))
 

@@ -24,6 +24,10 @@ _RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost")
 """Fields that are left out of most records."""
 
 
+class UnknownVersion(ValueError):
+    """Another version of producer_core wrote the record, in a form that this version does not read."""
+
+
 def encode(batch: Batch) -> bytes:
     """Return the batch as the value of a record."""
     return orjson.dumps(
@@ -49,14 +53,14 @@ def encode(batch: Batch) -> bytes:
 
 
 def decode(value: bytes) -> Batch:
-    """Return the batch of a record. Raises ValueError for an invalid record and for an unknown version."""
+    """Return the batch of a record. Raise ValueError for an invalid record, UnknownVersion for one of another version."""
     from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
     from producer_core.metrics.batch import KINDS, Batch, ProducerRow
 
     try:
         data = orjson.loads(value)
         if data["v"] != SCHEMA_VERSION:
-            raise ValueError(f"telemetry version {data['v']}; only version {SCHEMA_VERSION} is supported")
+            raise UnknownVersion(f"telemetry version {data['v']}; only version {SCHEMA_VERSION} is supported")
         rows: dict[str, Any] = {
             name: tuple(
                 kind.row(*row) for row in (data.get(name) or () if name in _ADDED_KINDS else data[name])
