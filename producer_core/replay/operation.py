@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -387,5 +387,8 @@ def _abandoned(store: Store, operation: Operation, claimed_at: float, now: float
     return not alive if not operation.cluster_id else operation.cluster_id not in alive
 
 
+_COLUMNS = tuple(field.name for field in fields(Operation))
+
+
 def operation_of(row: dict[str, Any]) -> Operation:
-    return Operation(**row)
+    return Operation(**{name: row[name] for name in _COLUMNS})  # a later version may have added columns

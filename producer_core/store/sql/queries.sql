@@ -149,7 +149,7 @@ SELECT DISTINCT action FROM audit ORDER BY action;
 
 -- name: silences
 -- Silences that are in force at `now`.
-SELECT * FROM silences WHERE until > $now ORDER BY until;
+SELECT rule, subject, until, who, why, created_at FROM silences WHERE until > $now ORDER BY until;
 
 -- name: settings
 -- The settings of this store, by name.

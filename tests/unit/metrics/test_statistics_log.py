@@ -16,6 +16,7 @@ from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
 from producer_core.metrics.batch_size import sum_by_minute
 from producer_core.metrics.statistics_log import StatisticsLog, recover
+from producer_core.metrics.telemetry import schema
 from producer_core.store import Store
 from tests.fixtures.recording import row
 
@@ -184,6 +185,22 @@ def test_a_line_cut_off_by_a_kill_is_ignored_and_a_damaged_one_is_set_aside(stor
     assert [batch.sequence for batch in recovered(store)] == [7, 8]
     (aside,) = store.parent.iterdir()
     assert aside.read_bytes() == b"{damaged}\n" + content and recovered(store) == []
+
+
+def test_a_file_in_a_form_of_a_later_version_is_left_in_place_and_logged_once(store, caplog, monkeypatch):
+    with monkeypatch.context() as later:
+        later.setattr(schema, "SCHEMA_VERSION", 2)
+        log = StatisticsLog(store)
+        log.append([BATCH])
+        log.close()
+    (left,) = store.parent.iterdir()
+
+    assert recovered(store) == recovered(store) == []
+    assert list(store.parent.iterdir()) == [left]
+    assert caplog.text.count("statistics left for a later version") == 1
+
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
+    assert list(map(plain, recovered(store))) == [BATCH]
 
 
 def test_a_write_that_fails_leaves_no_part_of_a_line(store, monkeypatch):

@@ -59,7 +59,7 @@ def contents(store):
         rows = {
             table: sorted(map(repr, connection.execute(f'SELECT * FROM "{table}"').fetchall()))
             for table in tables
-            if table != "schema_migrations"
+            if table not in ("schema_migrations", "additive_migrations")
         }
         things = (
             connection.execute("SELECT index_name FROM duckdb_indexes() ORDER BY 1").fetchall(),

@@ -19,7 +19,9 @@ def path(tmp_path):
 
 def versions(path):
     with Store.open(path).borrow() as connection:
-        return connection.execute("SELECT version, name FROM schema_migrations ORDER BY version").fetchall()
+        return connection.execute(
+            "SELECT version, name FROM schema_migrations UNION ALL SELECT version, name FROM additive_migrations ORDER BY version"
+        ).fetchall()
 
 
 def test_a_new_store_has_every_migration_and_its_record(path):
@@ -53,6 +55,49 @@ def test_a_failed_migration_leaves_the_store_unchanged(path, monkeypatch):
 
     monkeypatch.undo()
     assert "colours" not in Store.open(path).info().rows
+
+
+COLOURS = (*migrations(), Migration(99, "colours", "CREATE TABLE colours (name VARCHAR)"))
+
+
+@pytest.fixture
+def migrated(path, monkeypatch):
+    """Return a store that a later version has migrated."""
+    with monkeypatch.context() as later:
+        later.setattr(migrate, "migrations", lambda: COLOURS)
+        Store.open(path)
+    return Store.open(path)
+
+
+def test_a_store_with_an_additive_migration_of_a_later_version_is_opened(migrated):
+    assert migrated.info().schema_version == 99
+    assert migrated.rows("totals")[0]["accepted"] == 0
+    with migrated.borrow() as connection:
+        latest = connection.execute("SELECT max(version) FROM schema_migrations").fetchone()
+    assert latest == (migrate.LAST_REQUIRED,)  # what earlier versions compare
+
+
+def test_a_store_with_a_later_schema_is_not_compacted(migrated, path):
+    before = path.read_bytes()
+
+    with pytest.raises(StoreTooNew, match=r"schema version 99.*nothing was changed.*latest version"):
+        migrated.compact()
+    assert path.read_bytes() == before
+
+
+def test_a_version_that_lacks_a_required_feature_aggregates_and_deletes_nothing(path):
+    store = Store.open(path)
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO notices (noticed_at, cluster_id, producer_id, kind, severity, text, details) "
+            "VALUES (1, 'c', 'p', 'k', 'warning', 't', '{}')"
+        )
+        connection.execute("INSERT INTO required_features VALUES ('time_travel', 0)")
+    assert (store.rollup(1e9), store.prune(1e9)) == (0, 0)
+
+    with store.borrow(write=True) as connection:
+        connection.execute("DELETE FROM required_features WHERE feature = 'time_travel'")
+    assert store.prune(1e9) == 1
 
 
 def test_a_store_of_a_newer_version_is_rejected_and_unchanged(path):
