@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -30,6 +30,8 @@ _CALLBACK_RAISED = "OAuth callback raised exception"
 _LIMIT_S = 10.0
 _MAX_RUNNING = 5
 """Calls of one callback that may hang at the same time, each on a thread of its own."""
+_SHORT_LIFE_S = 2.0
+"""A client may take this long to accept its first token, which must not have ended until then."""
 _LATEST_EXPIRY = 1e11
 """An expiry time above this is in milliseconds: in seconds it is in the year 5138."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -37,6 +39,7 @@ _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _CALLBACK_FIX = "Check oauth_cb: it must return a token and its expiry time in seconds since 1970."
 
 OAuthCallback = Callable[[str], Any]
+Client = TypeVar("Client")
 
 
 class TokenFailed(TokenUnavailable, KafkaException):  # type: ignore[misc]  # confluent_kafka has no types for it
@@ -84,6 +87,18 @@ class TokenSource:
             self._failing = False
             logger.warning(**with_fields("token obtained again"))
         return token
+
+    def first(self, config: str = "") -> tuple[Any, ...]:
+        """Return a token for the start of a client. If it ends within two seconds, wait for its end and request another.
+
+        A callback that keeps its token until the end returns the same one until then.
+        """
+        token = self(config)
+        left = token[1] - self._clock()
+        if left > _SHORT_LIFE_S:
+            return token
+        threading.Event().wait(max(0.0, left) + 0.05)
+        return self(config)
 
     def _called(self, config: str) -> Any:
         """Call the callback on a thread, because a call that hangs would block the client, also when it is closed."""
@@ -137,6 +152,22 @@ def token_source(callback: OAuthCallback) -> TokenSource:
     return callback if isinstance(callback, TokenSource) else TokenSource(callback)
 
 
+def new_client(create: Callable[..., Client], settings: Mapping[str, Any], **options: Any) -> Client:
+    """Return a new client. With `oauth_cb`, it has a token.
+
+    Raise TokenFailed if `oauth_cb` provides no token, or the client does not accept it. `create` blocks for up to 10 seconds
+    while the client waits for a token.
+    """
+    try:
+        return create(with_first_token(settings), **options)
+    except TokenFailed:
+        raise
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.SASL_AUTHENTICATION_FAILED:
+            raise
+        raise TokenFailed("the client accepted no token of oauth_cb in time") from error
+
+
 def with_first_token(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings for one new client, with a token for its start if they have an `oauth_cb`.
 
@@ -146,7 +177,7 @@ def with_first_token(settings: Mapping[str, Any]) -> dict[str, Any]:
     if callback is None:
         return dict(settings)
     source = token_source(callback)
-    first = [source(str(settings.get("sasl.oauthbearer.config") or ""))]
+    first = [source.first(str(settings.get("sasl.oauthbearer.config") or ""))]
 
     def next_token(config: str) -> tuple[Any, ...]:
         return first.pop() if first else source(config)

@@ -9,11 +9,14 @@ import time
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core._internal import token_source as token_source_module
+from producer_core._internal.librdkafka import Producer
 from producer_core._internal.token_source import (
     TokenFailed,
     TokenSource,
     describe_failure,
     is_token_failure,
+    new_client,
     token_source,
     with_first_token,
 )
@@ -184,6 +187,54 @@ def test_a_new_client_begins_with_a_token_and_requests_the_next_one_itself():
     assert next(numbers) == 1  # the first token was requested before the client exists
     assert [settings["oauth_cb"]("")[0] for _ in range(2)] == ["token0", "token2"]
     assert settings["acks"] == "all"
+
+
+class Cached:
+    """A callback that returns the same token until its end, as many do. The first one ends after `seconds`."""
+
+    def __init__(self, seconds):
+        self.end, self.number = time.time() + seconds, 0
+
+    def __call__(self, _config):
+        if time.time() >= self.end:
+            self.end, self.number = time.time() + 3600, self.number + 1
+        return f"token{self.number}", self.end
+
+
+def test_a_client_does_not_begin_with_a_token_that_is_about_to_end():
+    settings = with_first_token({"oauth_cb": Cached(0.2)})
+    assert settings["oauth_cb"]("")[0] == "token1"
+
+
+def test_a_client_begins_with_a_short_token_if_there_is_no_other():
+    settings = with_first_token({"oauth_cb": lambda _: ("short", time.time() + 0.5)})
+    assert settings["oauth_cb"]("")[0] == "short"
+
+
+@pytest.mark.slow
+def test_a_client_that_accepts_no_token_is_a_failure_of_the_token(monkeypatch):
+    """With the real client, which waits for 10 seconds. The only token ends before the client has it."""
+    monkeypatch.setattr(token_source_module, "_SHORT_LIFE_S", -1.0)
+    end = time.time() + 0.2
+    settings = {
+        "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (JWT, end),
+    }  # fmt: skip
+
+    def create(settings):
+        assert settings["oauth_cb"] is not None
+        while time.time() < end:
+            threading.Event().wait(0.05)
+        return Producer(settings)
+
+    with pytest.raises(TokenFailed, match="the client accepted no token of oauth_cb"):
+        new_client(create, settings)
+
+
+def test_another_failure_of_a_new_client_keeps_its_error():
+    with pytest.raises(KafkaException) as raised:
+        new_client(Producer, {"bootstrap.servers": "", "no.such.setting": 1})
+    assert not isinstance(raised.value, TokenFailed)
 
 
 def test_settings_without_a_callback_stay_as_they_are():
