@@ -28,8 +28,10 @@ TOKEN_FAILED = "Failed to acquire SASL OAUTHBEARER token: "  # noqa: S105  a tex
 _NO_TOKEN = "No token was obtained: "  # noqa: S105
 _CALLBACK_RAISED = "OAuth callback raised exception"
 _LIMIT_S = 10.0
-_MAX_RUNNING = 5
-"""Calls of one callback that may hang at the same time, each on a thread of its own."""
+_MAX_OVERDUE = 5
+"""Calls of one callback beyond the time limit, each on a thread of its own, after which it is called seldom."""
+_OVERDUE_PAUSES_S = 300.0, 1200.0
+"""Seconds until it is called again then: doubled with each further call that does not return, up to the second figure."""
 _SHORT_LIFE_S = 2.0
 """A client may take this long to accept its first token, which must not have ended until then."""
 _LATEST_EXPIRY = 1e11
@@ -68,7 +70,8 @@ class TokenSource:
         self._limit_s = limit_s
         self._clock = clock
         self._lock = threading.Lock()  # guards the two attributes below
-        self._running = 0
+        self._overdue = 0  # calls that have not returned within the limit
+        self._next_call_at = -math.inf  # monotonic; applies while too many calls are overdue
         self._failing = False
 
     def __call__(self, config: str = "") -> tuple[Any, ...]:
@@ -102,30 +105,56 @@ class TokenSource:
 
     def _called(self, config: str) -> Any:
         """Call the callback on a thread, because a call that hangs would block the client, also when it is closed."""
-        with self._lock:
-            if self._running >= _MAX_RUNNING:
-                raise TokenFailed(f"{self._running} earlier calls of oauth_cb have not returned")
-            self._running += 1
+        self._admit()
         result: Future[Any] = Future()
-        threading.Thread(
+        thread = threading.Thread(
             target=self._run, args=(config, result), name="producer-core-oauth", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise TokenFailed(f"no thread can be started for oauth_cb: {error}") from None
         try:
             error = result.exception(self._limit_s)
         except TimeoutError:
+            self._leave(result)
             raise TokenFailed(f"oauth_cb did not return within {self._limit_s:g} s") from None
         if error is not None:
             raise TokenFailed(f"oauth_cb raised {_describe(error)}") from None
         return result.result()
 
+    def _admit(self) -> None:
+        """Raise TokenFailed if too many calls are overdue, except for one call after each pause."""
+        with self._lock:
+            if self._overdue < _MAX_OVERDUE:
+                return
+            if time.monotonic() < self._next_call_at:
+                raise TokenFailed(f"{self._overdue} earlier calls of oauth_cb have not returned")
+            self._set_pause()
+
+    def _leave(self, result: Future[Any]) -> None:
+        """Count a call as overdue until it returns."""
+        with self._lock:
+            self._overdue += 1
+            self._set_pause()
+        result.add_done_callback(self._returned)  # called at once if the call has returned by now
+
+    def _set_pause(self) -> None:
+        shortest, longest = _OVERDUE_PAUSES_S
+        pause = shortest * 2.0 ** min(max(0, self._overdue - _MAX_OVERDUE), 10)
+        self._next_call_at = time.monotonic() + min(pause, longest)
+
+    def _returned(self, _result: Future[Any]) -> None:
+        with self._lock:
+            self._overdue -= 1
+
     def _run(self, config: str, result: Future[Any]) -> None:
         try:
-            result.set_result(self._callback(config))
+            token = self._callback(config)
         except BaseException as error:  # noqa: BLE001  a user's function; the thread has no other way to report it
             result.set_exception(error)
-        finally:
-            with self._lock:
-                self._running -= 1
+        else:
+            result.set_result(token)
 
     def _checked(self, returned: Any) -> tuple[Any, ...]:
         if not isinstance(returned, tuple | list) or not 2 <= len(returned) <= 4:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -21,6 +22,7 @@ from producer_core._internal.token_source import (
     with_first_token,
 )
 from producer_core.errors import BrokerUnreachable, TokenUnavailable
+from tests.support import eventually
 
 NOW = 1_800_000_000.0
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJvcmRlcnMifQ.c2lnbmF0dXJl"
@@ -177,6 +179,80 @@ def test_a_callback_that_always_hangs_occupies_a_few_threads_only():
             tokens("")
     finally:
         hanging.set()
+
+
+def test_calls_that_return_in_time_are_not_limited():
+    """Shards, read-backs and the telemetry publisher request their tokens at the same time."""
+    together = threading.Barrier(12)
+
+    def get_token(_config):
+        together.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=60.0)
+    with ThreadPoolExecutor(12) as clients:
+        assert [token[0] for token in clients.map(lambda _: tokens(""), range(12))] == [JWT] * 12
+
+
+def test_after_calls_that_never_return_the_callback_is_called_again_after_a_pause(monkeypatch):
+    never, hanging, calls = threading.Event(), [True], []
+
+    def get_token(_config):
+        calls.append(1)
+        if hanging[0]:
+            never.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=0.01)
+    now = time.monotonic()
+    try:
+        for _ in range(20):
+            with pytest.raises(TokenUnavailable):
+                tokens("")
+        monkeypatch.setattr(token_source_module.time, "monotonic", lambda: now + 400)
+        for _ in range(20):  # one of them calls it
+            with pytest.raises(TokenUnavailable):
+                tokens("")
+        eventually(lambda: len(calls) == 6)
+        hanging[0], tokens._limit_s = False, 60.0
+        with pytest.raises(TokenUnavailable, match="6 earlier calls of oauth_cb have not returned"):
+            tokens("")
+        monkeypatch.setattr(token_source_module.time, "monotonic", lambda: now + 4000)
+        assert tokens("")[0] == JWT
+    finally:
+        never.set()
+
+
+def test_overdue_calls_that_return_no_longer_count():
+    late, calls = threading.Event(), []
+
+    def get_token(_config):
+        calls.append(1)
+        late.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=0.01)
+    for _ in range(6):
+        with pytest.raises(TokenUnavailable):
+            tokens("")
+    eventually(lambda: len(calls) == 5)
+    late.set()
+    eventually(lambda: tokens._overdue == 0)
+    tokens._limit_s = 60.0
+    assert tokens("")[0] == JWT
+
+
+def test_without_a_thread_for_the_callback_there_is_no_token_until_there_is_one(monkeypatch):
+    def no_thread(_thread):
+        raise RuntimeError("can't start new thread")
+
+    tokens = TokenSource(lambda _: (JWT, time.time() + 30))
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", no_thread)
+        for _ in range(7):
+            with pytest.raises(TokenFailed, match=r"no thread can be started for oauth_cb: can't start"):
+                tokens("")
+    assert tokens("")[0] == JWT
 
 
 def test_a_new_client_begins_with_a_token_and_requests_the_next_one_itself():
