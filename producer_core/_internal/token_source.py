@@ -37,7 +37,9 @@ _SHORT_LIFE_S = 2.0
 _LATEST_EXPIRY = 1e11
 """An expiry time above this is in milliseconds: in seconds it is in the year 5138."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_NAME = re.compile(r"(?!auth\Z)[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
+"""What librdkafka accepts (check_oauthbearer_extension_key, check_oauthbearer_extension_value)."""
 _CALLBACK_FIX = "Check oauth_cb: it must return a token and its expiry time in seconds since 1970."
 
 OAuthCallback = Callable[[str], Any]
@@ -167,11 +169,12 @@ class TokenSource:
         return (token, self._expiry(expiry), *_principal_and_extensions(*rest))
 
     def _expiry(self, expiry: Any) -> float:
-        if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not math.isfinite(expiry):
+        is_number = isinstance(expiry, int | float) and not isinstance(expiry, bool)
+        if not is_number or (isinstance(expiry, float) and not math.isfinite(expiry)):
             raise TokenFailed(f"oauth_cb returned an expiry time of type {type(expiry).__name__}")
         if expiry > _LATEST_EXPIRY:
             raise TokenFailed("oauth_cb returned an expiry time in milliseconds")
-        if (ago := self._clock() - expiry) >= 0:
+        if (ago := self._clock() - max(expiry, 0)) >= 0:
             raise TokenFailed(f"oauth_cb returned a token that ended {ago:.0f} s ago")
         return float(expiry)
 
@@ -232,16 +235,30 @@ def describe_failure(text: str) -> str:
 def _principal_and_extensions(principal: Any = "", extensions: Any = None) -> tuple[Any, ...]:
     if not isinstance(principal, str):
         raise TokenFailed(f"oauth_cb returned a principal of type {type(principal).__name__}")
+    if "\0" in principal or not _is_unicode(principal):
+        raise TokenFailed("oauth_cb returned a principal with a zero character or a lone surrogate")
     if extensions is None:
         return (principal,) if principal else ()
     if not isinstance(extensions, Mapping) or not all(
-        isinstance(name, str) and _EXTENSION_NAME.fullmatch(name) and isinstance(value, str)
+        isinstance(name, str)
+        and _EXTENSION_NAME.fullmatch(name)
+        and isinstance(value, str)
+        and _EXTENSION_VALUE.fullmatch(value)
         for name, value in extensions.items()
     ):
         raise TokenFailed(
-            "oauth_cb returned extensions whose names are not in a-z and A-Z, or whose values are not strings"
+            "oauth_cb returned extensions that the client refuses: a name may have the letters a-z and A-Z and must not be "
+            "auth, and a value is a string of printable ASCII characters, spaces, tabs and line ends"
         )
     return principal, dict(extensions)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _kind(returned: Any) -> str:

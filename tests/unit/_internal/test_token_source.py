@@ -39,6 +39,8 @@ def source(returned, **options):
         ([JWT, int(NOW) + 30], (JWT, NOW + 30)),
         ((JWT, NOW + 30, "me"), (JWT, NOW + 30, "me")),
         ((JWT, NOW + 30, ""), (JWT, NOW + 30)),
+        ((JWT, NOW + 30, "mé"), (JWT, NOW + 30, "mé")),
+        ((JWT, NOW + 30, "", {"Auth": "a\tb c", "b": ""}), (JWT, NOW + 30, "", {"Auth": "a\tb c", "b": ""})),
         (
             (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
             (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
@@ -69,6 +71,15 @@ def test_a_token_is_passed_on_in_the_form_that_the_client_accepts(returned, expe
         ((JWT, NOW + 30, "me", {"a_1": "x"}), "extensions"),
         ((JWT, NOW + 30, "me", {"a": 1}), "extensions"),
         ((JWT, NOW + 30, "me", ["a"]), "extensions"),
+        ((JWT, 10**400), "expiry time in milliseconds"),
+        ((JWT, -(10**400)), "a token that ended"),
+        ((JWT, float("inf")), "expiry time of type float"),
+        ((JWT, NOW + 30, "a\0b"), "principal"),  # the client would wait for 10 seconds, and give no reason
+        ((JWT, NOW + 30, "\udc80"), "principal"),
+        ((JWT, NOW + 30, "me", {"a": "\udc80"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"a": "é"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"a": "x\0y"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"auth": "x"}), "extensions"),
     ],
 )
 def test_anything_else_is_refused_with_a_reason_and_without_the_token(returned, reason):
