@@ -139,14 +139,15 @@ class ConnectionState:
         """
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE_SUFFIX.sub("", error.str())
         text = describe_failure(text)
-        temporary = self._is_temporary(error, text)
-        if temporary:
-            self._note_missing_token(error, text)
-        elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
-            self._refusals.add(text)
-            self._notify(
-                Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
-            )
+        temporary = True
+        if is_temporary(error):
+            self._note_missing_token(text, is_new=self._tokens.failed())
+        elif self._has_token_ended(error, text):
+            text = f"A broker rejected the token, which may have ended: {text}"
+            self._note_missing_token(text, is_new=self._tokens.rejected(text))
+        else:
+            temporary = False
+            self._note_refusal(error, text)
         if not down:
             # The advice for rejected credentials does not help without a token.
             self.error, self._code = text, "" if temporary else error.name()
@@ -157,20 +158,21 @@ class ConnectionState:
             self._set_connected(False)
         return None if down else text
 
-    def _is_temporary(self, error: KafkaError, text: str) -> bool:
-        """Return whether the client has no token, or a broker rejected one that may have ended."""
+    def _has_token_ended(self, error: KafkaError, text: str) -> bool:
         rejected = error.code() == KafkaError._AUTHENTICATION and not is_token_failure(error)
-        return is_temporary(error) or (rejected and self._tokens.explains(text))
+        return rejected and self._tokens.explains(text)
 
-    def _note_missing_token(self, error: KafkaError, text: str) -> None:
+    def _note_missing_token(self, text: str, *, is_new: bool) -> None:
         """Report once that the client has no new token. It requests one again; until then its connections may last."""
-        if is_token_failure(error):
-            is_new = self._tokens.failed()
-        else:
-            text = f"A broker rejected the token, which may have ended: {text}"
-            is_new = self._tokens.rejected(text)
         if is_new:
             self._notify(Notice("token_unavailable", "warning", text, self._clock()))
+
+    def _note_refusal(self, error: KafkaError, text: str) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
+            self._refusals.add(text)
+            self._notify(
+                Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
+            )
 
     def client_failed(self, error: KafkaError, *, sent: bool) -> None:
         """Note that the client had a fatal error and was re-created; reported once until a message is acknowledged.

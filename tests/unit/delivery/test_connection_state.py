@@ -101,7 +101,8 @@ def test_the_end_of_the_last_token_is_no_refusal_while_no_new_one_is_available(
         "connected", "token_unavailable", "token_unavailable", "connection_lost",
     ]  # fmt: skip
     assert notices[2].severity == "warning"
-    assert "invalid_token" in notices[2].text
+    assert notices[2].text == connection.error
+    assert "which may have ended" in connection.error and "invalid_token" in connection.error
     assert not any("code" in notice.details for notice in notices)  # on_severe_errors="stop" does nothing
     assert connection.cause == "_ALL_BROKERS_DOWN"
 
