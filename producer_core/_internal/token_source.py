@@ -114,8 +114,8 @@ class TokenSource:
         )
         try:
             thread.start()
-        except RuntimeError as error:
-            raise TokenFailed(f"no thread can be started for oauth_cb: {error}") from None
+        except RuntimeError as no_thread:
+            raise TokenFailed(f"no thread can be started for oauth_cb: {no_thread}") from None
         try:
             error = result.exception(self._limit_s)
         except TimeoutError:
@@ -236,7 +236,7 @@ def _principal_and_extensions(principal: Any = "", extensions: Any = None) -> tu
     if not isinstance(principal, str):
         raise TokenFailed(f"oauth_cb returned a principal of type {type(principal).__name__}")
     if "\0" in principal or not _is_unicode(principal):
-        raise TokenFailed("oauth_cb returned a principal with a zero character or a lone surrogate")
+        raise TokenFailed("oauth_cb returned a principal with a NUL character or a lone surrogate")
     if extensions is None:
         return (principal,) if principal else ()
     if not isinstance(extensions, Mapping) or not all(
@@ -247,8 +247,8 @@ def _principal_and_extensions(principal: Any = "", extensions: Any = None) -> tu
         for name, value in extensions.items()
     ):
         raise TokenFailed(
-            "oauth_cb returned extensions that the client refuses: a name may have the letters a-z and A-Z and must not be "
-            "auth, and a value is a string of printable ASCII characters, spaces, tabs and line ends"
+            "oauth_cb returned extensions that the client refuses: a name consists of a-z and A-Z and is not auth, and a value "
+            "is a string of printable ASCII characters, spaces, tabs and line ends"
         )
     return principal, dict(extensions)
 

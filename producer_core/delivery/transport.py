@@ -322,13 +322,14 @@ class KafkaTransport:
             self._listener.fatal(error, state.generation, sent=sent)
 
     def _wait_for_client(self) -> Producer:
-        """Create a client as soon as the process has a token, a thread and a socket for it."""
+        """Create a client as soon as the process has a token, a thread and a socket for it.
+
+        Every exception is handled: a fatal error is raised once, so no later poll would replace the client.
+        """
         while True:
             try:
                 return self._new_client()
-            except (
-                Exception
-            ) as error:  # a fatal error is raised once, so no later poll would replace the client
+            except Exception as error:
                 logger.warning(**with_fields("kafka client not created", error=mask_or_hide(str(error))))
                 if self._stopping.wait(1.0):
                     raise
