@@ -88,7 +88,7 @@ _CONNECTION = (
     "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
     "socket.", "broker.address.", "client.dns.", "reconnect.",
 )  # fmt: skip
-_SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.config|private", re.I)
+_SECRET = re.compile(r"password|secret|\.pem$|token|jaas|oauthbearer\.(?:config|extensions)|private", re.I)
 _ADDRESS = re.compile(r"^(?:[A-Z_]+://)?(?:\[[0-9a-fA-F:.%\w]+\]|[^\s:/,@\0]+)(?::(?P<port>\d{1,5}))?$")
 _CALLBACKS = ("error_cb", "stats_cb", "throttle_cb", "oauth_cb")
 _ALTERNATIVES = {

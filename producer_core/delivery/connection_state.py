@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +9,13 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from producer_core._internal.token_source import describe_failure
+from producer_core._internal.token_source import describe_failure, is_token_failure
+from producer_core.delivery.token_outage import TokenOutage
 from producer_core.events import Notice
 from producer_core.kafka.token_errors import is_temporary
 
 _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
-_TOKEN_PAUSE_S = 60.0
-"""Seconds without a failure after which the next one is reported again. A client requests a token every 10 s until it has one."""
 _CONNECT_SAMPLES = 3
 """The number of statistics events, one second apart, within which a client connects for the first time."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
@@ -53,7 +51,7 @@ class ConnectionState:
         self._interruptions: dict[int, int] = {}  # by node id: disconnects and request time-outs so far
         self._undisturbed_since = 0.0, 0.0  # no disconnect or request time-out since
         self._refusals: set[str] = set()  # reported since the last connection
-        self._token_failed_at = -math.inf  # monotonic
+        self._tokens = TokenOutage()
         self._lost = False  # a connection was lost, which was reported
         self._shortest_wait_s: float | None = None  # from produce to transmission; None: unknown
         self._waits = 0  # the number of transmitted messages whose waits are known
@@ -141,16 +139,18 @@ class ConnectionState:
         """
         down, text = error.code() == KafkaError._ALL_BROKERS_DOWN, _STATE_SUFFIX.sub("", error.str())
         text = describe_failure(text)
+        temporary = True
         if is_temporary(error):
-            self._note_missing_token(text)
-        elif error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
-            self._refusals.add(text)
-            self._notify(
-                Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
-            )
+            self._note_missing_token(text, is_new=self._tokens.failed())
+        elif self._has_token_ended(error, text):
+            text = f"A broker rejected the token, which may have ended: {text}"
+            self._note_missing_token(text, is_new=self._tokens.rejected(text))
+        else:
+            temporary = False
+            self._note_refusal(error, text)
         if not down:
             # The advice for rejected credentials does not help without a token.
-            self.error, self._code = text, "" if is_temporary(error) else error.name()
+            self.error, self._code = text, "" if temporary else error.name()
         elif self.error is None:
             self.error = _NO_REASON
         if down:
@@ -158,11 +158,21 @@ class ConnectionState:
             self._set_connected(False)
         return None if down else text
 
-    def _note_missing_token(self, text: str) -> None:
+    def _has_token_ended(self, error: KafkaError, text: str) -> bool:
+        rejected = error.code() == KafkaError._AUTHENTICATION and not is_token_failure(error)
+        return rejected and self._tokens.explains(text)
+
+    def _note_missing_token(self, text: str, *, is_new: bool) -> None:
         """Report once that the client has no new token. It requests one again; until then its connections may last."""
-        before, self._token_failed_at = self._token_failed_at, time.monotonic()
-        if self._token_failed_at - before > _TOKEN_PAUSE_S:
+        if is_new:
             self._notify(Notice("token_unavailable", "warning", text, self._clock()))
+
+    def _note_refusal(self, error: KafkaError, text: str) -> None:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) and text not in self._refusals:
+            self._refusals.add(text)
+            self._notify(
+                Notice("connection_refused", "critical", text, self._clock(), {"code": error.name()})
+            )
 
     def client_failed(self, error: KafkaError, *, sent: bool) -> None:
         """Note that the client had a fatal error and was re-created; reported once until a message is acknowledged.
@@ -195,6 +205,7 @@ class ConnectionState:
             self.error = None
             self._all_brokers_down = False
             self._refusals.clear()
+            self._tokens.connected()
             self._unconnected_samples = 0
             self._notify(Notice("connected", "info", "Connected to the brokers.", self._clock()))
         else:

@@ -21,7 +21,7 @@ from producer_core._internal.librdkafka import Producer, queued_client_log
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
-from producer_core._internal.token_source import TokenFailed, with_first_token
+from producer_core._internal.token_source import TokenFailed, new_client
 from producer_core._internal.user_callbacks import call_both
 from producer_core.config import ClientConfig
 from producer_core.delivery.connection_state import produced
@@ -29,7 +29,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState, Report
 from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
 from producer_core.delivery.report_batch import ReportBatch
-from producer_core.errors import ConfigError, ForkedProducer, ProducerError, TokenUnavailable
+from producer_core.errors import ConfigError, ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
@@ -238,10 +238,10 @@ class KafkaTransport:
             raise _no_client(error.args[0]) from error
 
     def _new_client(self) -> Producer:
-        return Producer(self._settings())
+        return new_client(Producer, self._settings())
 
     def _settings(self) -> dict[str, Any]:
-        settings = with_first_token(self._config.settings)
+        settings = dict(self._config.settings)
         settings["stats_cb"] = call_both(self._statistics, settings.get("stats_cb"))
         settings["error_cb"] = call_both(self._listener.connection_error, settings.get("error_cb"))
         settings["logger"] = queued_client_log()
@@ -322,11 +322,14 @@ class KafkaTransport:
             self._listener.fatal(error, state.generation, sent=sent)
 
     def _wait_for_client(self) -> Producer:
-        """Create a client as soon as the process has a thread and a socket for it."""
+        """Create a client as soon as the process has a token, a thread and a socket for it.
+
+        Every exception is handled: a fatal error is raised once, so no later poll would replace the client.
+        """
         while True:
             try:
                 return self._new_client()
-            except KafkaException as error:
+            except Exception as error:
                 logger.warning(**with_fields("kafka client not created", error=mask_or_hide(str(error))))
                 if self._stopping.wait(1.0):
                     raise
@@ -370,13 +373,9 @@ class KafkaTransport:
 
 
 def _no_client(error: KafkaError) -> ProducerError:
-    """Return the exception for a client that cannot be created: a wrong setting, no token, or no thread for it."""
+    """Return the exception for a client that cannot be created: a wrong setting, or no thread for it."""
     reason = error.str().removeprefix("Failed to create producer: ").rstrip(".")
     what = f"Cannot create Kafka client: {mask_or_hide(reason)} ({error.name()})."
-    if error.code() == KafkaError.SASL_AUTHENTICATION_FAILED:  # the client refused the token of oauth_cb
-        return TokenUnavailable(
-            what, fix="Check the token, the principal and the extensions that oauth_cb returns."
-        )
     if error.code() == KafkaError._INVALID_ARG:
         return ConfigError(
             what, fix="Check the settings mentioned in the reason, and the files they refer to."

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Uuid
 from confluent_kafka.admin import AdminClient
 
 from producer_core._internal.librdkafka import client_log
-from producer_core._internal.token_source import with_first_token
+from producer_core._internal.token_source import new_client
 from producer_core.config import connection_settings
 from producer_core.kafka.classify import failure_of
 
@@ -66,11 +66,11 @@ def reader(
     `changes` override its settings. `on_error` receives its connection errors. Raise TokenUnavailable if `oauth_cb` provides
     no token.
     """
-    chosen = {**with_first_token(connection_settings(settings)), **_READER_SETTINGS, **changes}
+    chosen = {**connection_settings(settings), **_READER_SETTINGS, **changes}
     chosen["group.id"] = f"producer-core-landing-{uuid.uuid4().hex[:8]}"  # required, never joined
     chosen["client.id"] = f"{name}-{next(_client_numbers)}"
     chosen["error_cb"] = on_error
-    consumer = Consumer(chosen, logger=client_log())
+    consumer = new_client(Consumer, chosen, logger=client_log())
     try:
         yield consumer
     finally:
@@ -82,7 +82,7 @@ def admin(settings: Mapping[str, Any], changes: Mapping[str, Any] = MappingProxy
 
     Raise TokenUnavailable if `oauth_cb` provides no token.
     """
-    return AdminClient({**with_first_token(connection_settings(settings)), **changes}, logger=client_log())
+    return new_client(AdminClient, {**connection_settings(settings), **changes}, logger=client_log())
 
 
 def topic_id(value: Uuid) -> str:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, ResourceType, TopicDescription
 
 from producer_core._internal.librdkafka import client_log
-from producer_core._internal.token_source import is_token_failure, with_first_token
+from producer_core._internal.token_source import is_token_failure, new_client
 from producer_core.config import ClientConfig, connection_settings, uses_tokens
 from producer_core.errors import BrokerError, BrokerUnreachable, ConfigError, InvalidMessage
 from producer_core.kafka.classify import failure_of
@@ -174,14 +174,12 @@ class Cluster:
         Raise BrokerUnreachable when the transaction coordinator does not respond in time.
         """
         self.metadata(timeout)
-        producer = Producer(
-            {
-                **with_first_token(self._connection),
-                **_TRANSACTION_SETTINGS,
-                "transactional.id": transactional_id,
-            },
-            logger=client_log(),
-        )
+        settings = {
+            **self._connection,
+            **_TRANSACTION_SETTINGS,
+            "transactional.id": transactional_id,
+        }
+        producer = new_client(Producer, settings, logger=client_log())
         try:
             producer.init_transactions(timeout)
         except KafkaException as error:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from confluent_kafka import KafkaError
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core._internal.token_source import describe_failure, is_token_failure
+from producer_core._internal.token_source import TOKEN_FAILED, describe_failure, is_token_failure
 from producer_core.errors import TokenUnavailable
 
 ENDPOINT_URL = "sasl.oauthbearer.token.endpoint.url"
@@ -20,8 +20,12 @@ _REFUSALS = (
 
 
 def is_refusal(error: KafkaError) -> bool:
-    """Return whether the token endpoint refuses the credentials, as opposed to being unreachable or overloaded."""
-    return is_token_failure(error) and any(refusal in error.str() for refusal in _REFUSALS)
+    """Return whether the token endpoint refuses the credentials, as opposed to being unreachable or overloaded.
+
+    The text of an exception from `oauth_cb` is no evidence: the function may wrap an answer that it tries again.
+    """
+    from_endpoint = is_token_failure(error) and error.str().startswith(TOKEN_FAILED)
+    return from_endpoint and any(refusal in error.str() for refusal in _REFUSALS)
 
 
 def is_temporary(error: KafkaError) -> bool:

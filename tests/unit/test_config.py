@@ -282,6 +282,7 @@ SECRETS = {
     "ssl.key.pem": "hunter2",
     "ssl.keystore.password": "hunter2",
     "sasl.oauthbearer.config": "hunter2",
+    "sasl.oauthbearer.extensions": "hunter2",
 }
 
 

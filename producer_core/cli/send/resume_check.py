@@ -38,7 +38,9 @@ _QUEUE = 100_000
 """The default of queue.buffering.max.messages."""
 _WAITING = 10_000
 """Rows that may wait for a retry outside the client's queue."""
-_SECRET = re.compile(r"password|secret|jaas|token|\.key", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|jaas|token|\.key|oauthbearer\.(?:config|extensions)|private", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from producer_core._internal.librdkafka import Producer, queued_client_log
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
-from producer_core._internal.token_source import TokenFailed, with_first_token
+from producer_core._internal.token_source import TokenFailed, new_client
 from producer_core.config import ClientConfig, client_config
 from producer_core.metrics.telemetry.recent_windows import RecentWindows, WindowShare
 from producer_core.metrics.telemetry.send_queue import LostBatches, QueueBounds, QueuedBatch, SendQueue
@@ -68,7 +68,7 @@ class TelemetryPublisher:
         self._settings = _settings(
             client_config(bootstrap_servers, _telemetry_config(config or {}), prefix="telemetry")
         )
-        self._client = Producer(with_first_token(self._settings))
+        self._client = new_client(Producer, self._settings)
         self._queue = SendQueue(folder, bounds=bounds)
         self._windows = RecentWindows()
         self._wake = threading.Event()
@@ -203,7 +203,7 @@ class TelemetryPublisher:
         """Replace a client after a fatal error. The new one sends the same batches under the same sequences."""
         self._discard()
         try:
-            self._client = Producer(with_first_token(self._settings))
+            self._client = new_client(Producer, self._settings)
         except TokenFailed as error:  # tried again after the pause
             self._failed(error.args[0])
         else:

@@ -205,11 +205,17 @@ def test_new_messages_are_sent_by_the_new_client(sending):
 def test_the_creation_of_a_new_client_is_retried(sending, monkeypatch):
     transport, attempts = sending.producer._engine.transport, []
     new_client = transport._new_client
+    errors = iter(
+        [
+            KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no more threads")),
+            RuntimeError("can't start new thread"),
+        ]
+    )
 
     def fail_twice():
         attempts.append(1)
-        if len(attempts) < 3:
-            raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "no more threads"))
+        if error := next(errors, None):
+            raise error
         return new_client()
 
     monkeypatch.setattr(transport, "_new_client", fail_twice)

@@ -119,7 +119,10 @@ def sending(producer, topic):
 def test_every_kind_of_client_works_with_tokens_of_30_seconds(
     cluster, issuer, servers, topic, tmp_path, kcat, caplog, monkeypatch
 ):
-    """Two producers send all the time. Each kind of client is used, then the tokens fail, then the broker."""
+    """Two producers send all the time. Each kind of client is used, then the tokens fail, then the broker.
+
+    Neither producer closes itself.
+    """
     monkeypatch.setenv("PRODUCER_CORE_STORE", str(tmp_path / "store.duckdb"))
     caplog.set_level(logging.INFO)
     for name in ("telemetry", "probed", "rows", "letters"):
@@ -133,6 +136,7 @@ def test_every_kind_of_client_works_with_tokens_of_30_seconds(
             {**servers, **issuer.callback_settings()},
             store=tmp_path / "store.duckdb",
             telemetry_topic="telemetry",
+            on_severe_errors="stop",
         ) as callback,
         ReliableKafkaProducer(
             {**servers, **issuer.client_credentials()},
@@ -140,6 +144,7 @@ def test_every_kind_of_client_works_with_tokens_of_30_seconds(
             delivery="exactly_once",
             journal_dir=tmp_path / "journal",
             transactional_id=exact,
+            on_severe_errors="stop",
         ) as credentials,
         sending(callback, topic) as first,
         sending(credentials, exact) as second,

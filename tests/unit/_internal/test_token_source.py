@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core._internal import token_source as token_source_module
+from producer_core._internal.librdkafka import Producer
 from producer_core._internal.token_source import (
     TokenFailed,
     TokenSource,
     describe_failure,
     is_token_failure,
+    new_client,
     token_source,
     with_first_token,
 )
 from producer_core.errors import BrokerUnreachable, TokenUnavailable
+from tests.support import eventually
 
 NOW = 1_800_000_000.0
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJvcmRlcnMifQ.c2lnbmF0dXJl"
@@ -34,6 +39,8 @@ def source(returned, **options):
         ([JWT, int(NOW) + 30], (JWT, NOW + 30)),
         ((JWT, NOW + 30, "me"), (JWT, NOW + 30, "me")),
         ((JWT, NOW + 30, ""), (JWT, NOW + 30)),
+        ((JWT, NOW + 30, "mé"), (JWT, NOW + 30, "mé")),
+        ((JWT, NOW + 30, "", {"Auth": "a\tb c", "b": ""}), (JWT, NOW + 30, "", {"Auth": "a\tb c", "b": ""})),
         (
             (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
             (JWT, NOW + 30, "me", {"logicalCluster": "lkc-1"}),
@@ -64,6 +71,15 @@ def test_a_token_is_passed_on_in_the_form_that_the_client_accepts(returned, expe
         ((JWT, NOW + 30, "me", {"a_1": "x"}), "extensions"),
         ((JWT, NOW + 30, "me", {"a": 1}), "extensions"),
         ((JWT, NOW + 30, "me", ["a"]), "extensions"),
+        ((JWT, 10**400), "expiry time in milliseconds"),
+        ((JWT, -(10**400)), "a token that ended"),
+        ((JWT, float("inf")), "expiry time of type float"),
+        ((JWT, NOW + 30, "a\0b"), "principal"),  # the client would wait for 10 seconds, and give no reason
+        ((JWT, NOW + 30, "\udc80"), "principal"),
+        ((JWT, NOW + 30, "me", {"a": "\udc80"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"a": "é"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"a": "x\0y"}), "extensions"),
+        ((JWT, NOW + 30, "me", {"auth": "x"}), "extensions"),
     ],
 )
 def test_anything_else_is_refused_with_a_reason_and_without_the_token(returned, reason):
@@ -176,6 +192,80 @@ def test_a_callback_that_always_hangs_occupies_a_few_threads_only():
         hanging.set()
 
 
+def test_calls_that_return_in_time_are_not_limited():
+    """Shards, read-backs and the telemetry publisher request their tokens at the same time."""
+    together = threading.Barrier(12)
+
+    def get_token(_config):
+        together.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=60.0)
+    with ThreadPoolExecutor(12) as clients:
+        assert [token[0] for token in clients.map(lambda _: tokens(""), range(12))] == [JWT] * 12
+
+
+def test_after_calls_that_never_return_the_callback_is_called_again_after_a_pause(monkeypatch):
+    never, hanging, calls = threading.Event(), [True], []
+
+    def get_token(_config):
+        calls.append(1)
+        if hanging[0]:
+            never.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=0.01)
+    now = time.monotonic()
+    try:
+        for _ in range(20):
+            with pytest.raises(TokenUnavailable):
+                tokens("")
+        monkeypatch.setattr(token_source_module.time, "monotonic", lambda: now + 400)
+        for _ in range(20):  # one of them calls it
+            with pytest.raises(TokenUnavailable):
+                tokens("")
+        eventually(lambda: len(calls) == 6)
+        hanging[0], tokens._limit_s = False, 60.0
+        with pytest.raises(TokenUnavailable, match="6 earlier calls of oauth_cb have not returned"):
+            tokens("")
+        monkeypatch.setattr(token_source_module.time, "monotonic", lambda: now + 4000)
+        assert tokens("")[0] == JWT
+    finally:
+        never.set()
+
+
+def test_overdue_calls_that_return_no_longer_count():
+    late, calls = threading.Event(), []
+
+    def get_token(_config):
+        calls.append(1)
+        late.wait(60)
+        return JWT, time.time() + 30
+
+    tokens = TokenSource(get_token, limit_s=0.01)
+    for _ in range(6):
+        with pytest.raises(TokenUnavailable):
+            tokens("")
+    eventually(lambda: len(calls) == 5)
+    late.set()
+    eventually(lambda: tokens._overdue == 0)
+    tokens._limit_s = 60.0
+    assert tokens("")[0] == JWT
+
+
+def test_without_a_thread_for_the_callback_there_is_no_token_until_there_is_one(monkeypatch):
+    def no_thread(_thread):
+        raise RuntimeError("can't start new thread")
+
+    tokens = TokenSource(lambda _: (JWT, time.time() + 30))
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", no_thread)
+        for _ in range(7):
+            with pytest.raises(TokenFailed, match=r"no thread can be started for oauth_cb: can't start"):
+                tokens("")
+    assert tokens("")[0] == JWT
+
+
 def test_a_new_client_begins_with_a_token_and_requests_the_next_one_itself():
     numbers = iter(range(9))
     settings = with_first_token(
@@ -184,6 +274,54 @@ def test_a_new_client_begins_with_a_token_and_requests_the_next_one_itself():
     assert next(numbers) == 1  # the first token was requested before the client exists
     assert [settings["oauth_cb"]("")[0] for _ in range(2)] == ["token0", "token2"]
     assert settings["acks"] == "all"
+
+
+class Cached:
+    """A callback that returns the same token until its end, as many do. The first one ends after `seconds`."""
+
+    def __init__(self, seconds):
+        self.end, self.number = time.time() + seconds, 0
+
+    def __call__(self, _config):
+        if time.time() >= self.end:
+            self.end, self.number = time.time() + 3600, self.number + 1
+        return f"token{self.number}", self.end
+
+
+def test_a_client_does_not_begin_with_a_token_that_is_about_to_end():
+    settings = with_first_token({"oauth_cb": Cached(0.2)})
+    assert settings["oauth_cb"]("")[0] == "token1"
+
+
+def test_a_client_begins_with_a_short_token_if_there_is_no_other():
+    settings = with_first_token({"oauth_cb": lambda _: ("short", time.time() + 0.5)})
+    assert settings["oauth_cb"]("")[0] == "short"
+
+
+@pytest.mark.slow
+def test_a_client_that_accepts_no_token_is_a_failure_of_the_token(monkeypatch):
+    """With the real client, which waits for 10 seconds. The only token ends before the client has it."""
+    monkeypatch.setattr(token_source_module, "_SHORT_LIFE_S", -1.0)
+    end = time.time() + 0.2
+    settings = {
+        "bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (JWT, end),
+    }  # fmt: skip
+
+    def create(settings):
+        assert settings["oauth_cb"] is not None
+        while time.time() < end:
+            threading.Event().wait(0.05)
+        return Producer(settings)
+
+    with pytest.raises(TokenFailed, match="the client accepted no token of oauth_cb"):
+        new_client(create, settings)
+
+
+def test_another_failure_of_a_new_client_keeps_its_error():
+    with pytest.raises(KafkaException) as raised:
+        new_client(Producer, {"bootstrap.servers": "", "no.such.setting": 1})
+    assert not isinstance(raised.value, TokenFailed)
 
 
 def test_settings_without_a_callback_stay_as_they_are():

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers.ports import free_ports
-from producer_core.delivery import connection_state
+from producer_core.delivery import token_outage
 from producer_core.delivery.connection_state import ConnectionState
 from tests.support import eventually
 
@@ -69,10 +69,87 @@ def test_a_token_that_cannot_be_renewed_is_reported_once_and_is_no_rejection(con
 
 def test_a_second_failure_of_the_token_endpoint_is_reported_again(connection, notices, monkeypatch):
     connection.failed(NO_TOKEN)
-    now = time.monotonic()
-    monkeypatch.setattr(connection_state.time, "monotonic", lambda: now + 3600)
+    advance(monkeypatch, 3600)
     connection.failed(NO_TOKEN)
     assert [notice.kind for notice in notices] == ["token_unavailable", "token_unavailable"]
+
+
+def advance(monkeypatch, seconds):
+    now = time.monotonic() + seconds
+    monkeypatch.setattr(token_outage.time, "monotonic", lambda: now)
+
+
+REJECTED_TOKEN = KafkaError(
+    KafkaError._AUTHENTICATION,
+    'sasl_ssl://b1:9092/1: SASL authentication error: {"status":"invalid_token"} (after 9ms in state AUTH_REQ)',
+)
+
+
+@pytest.mark.parametrize("seconds", [1, 3600, 23 * 3600])
+def test_the_end_of_the_last_token_is_no_refusal_while_no_new_one_is_available(
+    connection, notices, monkeypatch, seconds
+):
+    """The client reports the failure once, also if it lasts for hours, and logs in with the token that ended."""
+    connection.statistics(UP)
+    connection.failed(NO_TOKEN)
+    advance(monkeypatch, seconds)
+    for _ in range(3):
+        connection.failed(REJECTED_TOKEN)
+        connection.failed(ALL_DOWN)
+        connection.statistics(DOWN)
+    assert [notice.kind for notice in notices] == [
+        "connected", "token_unavailable", "token_unavailable", "connection_lost",
+    ]  # fmt: skip
+    assert notices[2].severity == "warning"
+    assert notices[2].text == connection.error
+    assert "which may have ended" in connection.error and "invalid_token" in connection.error
+    assert not any("code" in notice.details for notice in notices)  # on_severe_errors="stop" does nothing
+    assert connection.cause == "_ALL_BROKERS_DOWN"
+
+
+def test_a_rejection_long_after_a_failure_of_the_token_is_a_refusal(connection, notices, monkeypatch):
+    connection.failed(NO_TOKEN)
+    connection.statistics(UP)
+    advance(monkeypatch, 25 * 3600)
+    connection.failed(refused())
+    assert notices[-1].kind == "connection_refused"
+
+
+def test_a_token_may_end_while_the_client_repeats_its_request_for_the_next_one(
+    connection, notices, monkeypatch
+):
+    """librdkafka reports a server error of the endpoint after 50 seconds or more. A token that never works is refused."""
+    connection.statistics(UP)
+    connection.failed(REJECTED_TOKEN)
+    advance(monkeypatch, 100)
+    connection.failed(REJECTED_TOKEN)
+    assert [notice.kind for notice in notices] == ["connected", "token_unavailable"]
+
+    advance(monkeypatch, 100)
+    connection.failed(REJECTED_TOKEN)
+    assert (notices[-1].kind, notices[-1].details["code"]) == ("connection_refused", "_AUTHENTICATION")
+
+
+def test_a_token_that_a_broker_rejects_after_another_rejection_is_over_may_have_ended_too(
+    connection, notices, monkeypatch
+):
+    connection.statistics(UP)
+    for _ in range(3):
+        connection.failed(REJECTED_TOKEN)
+        advance(monkeypatch, 600)
+    assert {notice.kind for notice in notices} == {"connected", "token_unavailable"}
+
+
+def test_a_first_token_that_the_brokers_reject_is_a_refusal(connection, notices):
+    connection.failed(REJECTED_TOKEN)
+    (notice,) = notices
+    assert (notice.kind, notice.details["code"]) == ("connection_refused", "_AUTHENTICATION")
+
+
+def test_a_password_that_is_rejected_after_a_connection_is_a_refusal(connection, notices):
+    connection.statistics(UP)
+    connection.failed(refused())
+    assert notices[-1].kind == "connection_refused"
 
 
 def test_without_a_first_token_no_broker_is_connected(connection, notices):

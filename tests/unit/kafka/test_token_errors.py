@@ -24,6 +24,7 @@ def authentication(text):
         (FAILED + "Failed to connect to localhost:1", False, True),
         (FAILED + "OAuth callback raised exception", False, True),
         ("No token was obtained: oauth_cb returned None", False, True),
+        ('No token was obtained: oauth_cb raised HTTPError: {"error": "invalid_grant"}', False, True),
         ('SASL authentication error: {"status":"invalid_token"}', False, False),
     ],
 )

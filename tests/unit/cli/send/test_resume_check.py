@@ -48,7 +48,8 @@ def test_an_option_that_changes_rows_is_part_of_the_job():
 def test_the_resume_command_omits_restart_and_masks_secrets():
     arguments = [
         "orders", "my rows.csv", "--key", "id", "--restart", "--delivery", "exactly_once", "--wait", "15s",
-        "-X", "sasl.password=hunter2", "-X", "linger.ms=5", "--header", "a=b", "--no-store",
+        "-X", "sasl.password=hunter2", "-X", "sasl.oauthbearer.extensions=a=hunter2", "-X", "linger.ms=5",
+        "--header", "a=b", "--no-store",
     ]  # fmt: skip
     context: click.Context = send.make_context("send", arguments)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.exactly_once import transactional_client
 from producer_core.delivery.exactly_once.transactional_client import (
     TransactionalClient,
     TransactionFailed,
@@ -27,6 +30,27 @@ def test_without_a_token_the_fence_fails_and_is_tried_again_by_its_caller():
         settings, "id", statistics=print, connection_error=errors.append, stopping=lambda: False
     )
     with pytest.raises(TransactionFailed, match="oauth_cb returned None"):
+        client.fence(print)
+    assert [error.name() for error in errors] == ["_AUTHENTICATION"]
+
+
+def test_if_the_client_accepts_no_token_the_fence_fails_and_is_tried_again_by_its_caller(monkeypatch):
+    """As after a token that ended while the client was created. The shard, the replay and the Spark job fence again."""
+
+    def no_token(_settings):
+        text = "OAuth token not set within 10 seconds timeout"
+        raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, text))
+
+    monkeypatch.setattr(transactional_client, "Producer", no_token)
+    errors = []
+    client = TransactionalClient(
+        {"bootstrap.servers": "", "oauth_cb": lambda _: ("token", time.time() + 3600)},
+        "id",
+        statistics=print,
+        connection_error=errors.append,
+        stopping=lambda: False,
+    )
+    with pytest.raises(TransactionFailed, match="accepted no token"):
         client.fence(print)
     assert [error.name() for error in errors] == ["_AUTHENTICATION"]
 
