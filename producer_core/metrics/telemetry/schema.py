@@ -1,6 +1,6 @@
 """Encode and decode telemetry records of schema version 1; docs/reference/telemetry.md describes the schema for readers.
 
-A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, and the rows of each kind of
+A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, `application` if the producer has one, and the rows of each kind of
 `metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left out. A producer with a ledger adds
 `ledger` and `given_up` in the same form. A reader merges each (producer_id, sequence) once, sets aside records with an unknown
 `v`, and ignores unknown fields.
@@ -20,7 +20,7 @@ HIGHEST = 2**53
 """The bound of the integers in a batch, in both directions: every JSON reader represents integers up to it exactly."""
 _ADDED_KINDS = ("client_statistics", "broker_statistics")
 """Kinds of rows that were added later: older writers do not send them, and older readers ignore them."""
-_RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost")
+_RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost", "application")
 """Fields that are left out of most records."""
 
 
@@ -35,12 +35,12 @@ def encode(batch: Batch) -> bytes:
             "statistics": batch.statistics,
             "latencies": batch.latencies,
             "errors": batch.errors,
-            "producer": batch.producer,
+            "producer": None if batch.producer is None else batch.producer[:-1],
             **{name: getattr(batch, name) for name in _ADDED_KINDS if getattr(batch, name)},
             **{
                 name: getattr(batch, name)
                 for name in _RARE_FIELDS
-                if getattr(batch, name) not in ((), None, 0)
+                if getattr(batch, name) not in ((), None, 0, "")
             },
             **({"first": 0} if batch.first == 0 else {}),
         },
@@ -66,7 +66,9 @@ def decode(value: bytes) -> Batch:
         return Batch(
             data["producer_id"],
             data["sequence"],
-            producer=ProducerRow(*data["producer"]) if data["producer"] else None,
+            producer=ProducerRow(*data["producer"], application=data.get("application", ""))
+            if data["producer"]
+            else None,
             ledger=tuple(LedgerRow(*row) for row in data.get("ledger", ())),
             given_up=tuple(GivenUpRow(*row) for row in data.get("given_up", ())),
             first=data.get("first"),
