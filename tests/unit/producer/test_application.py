@@ -36,7 +36,7 @@ def test_the_argument_precedes_the_variable_and_the_variable_opentelemetrys_serv
 
 @pytest.mark.parametrize("given", ["", " checkout", "a\nb", "x" * 256, 7, b"checkout"])
 def test_an_invalid_name_is_rejected(given):
-    with pytest.raises(ConfigError, match="application=.* is not the name of an application"):
+    with pytest.raises(ConfigError, match="is not the name of an application"):
         application_name(given, {})
 
 
