@@ -135,7 +135,7 @@ def test_statistics_and_the_close_report_are_tables(tmp_path):
 
 
 def test_a_monitor_of_an_application_shows_and_clears_only_its_own_messages(store):
-    DeadLetters(store).add([replace(dead_letter(100), application="checkout")])
+    DeadLetters(store).add([replace(dead_letter(100, failed_at=1.0), application="checkout")])
     checkout, others = Monitor(store, application="checkout"), Monitor(store, application="")
 
     assert "Dead letters: orders 1" in repr(checkout) and "Dead letters: orders 10" in repr(others)
