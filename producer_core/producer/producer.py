@@ -109,7 +109,7 @@ class ReliableKafkaProducer:
 
     `application` names the application that the producer belongs to. Statistics and dead letters carry the name, and the
     producer's methods list, count and replay the dead letters of this application only. Default: `PRODUCER_CORE_APPLICATION`,
-    else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/applications.md).
+    else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/share-a-store.md).
 
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """
@@ -550,6 +550,11 @@ class ReliableKafkaProducer:
     def connection(self) -> ConnectionState:
         """The state of the connection to the brokers and its last error."""
         return self._engine.connection
+
+    @property
+    def application(self) -> str:
+        """The name of the application; empty without one."""
+        return self._components.info.application
 
     @property
     def circuits(self) -> CircuitReport | None:
