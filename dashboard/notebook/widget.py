@@ -44,25 +44,27 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
         cluster: str | None = None,
     ) -> None:
         self._store = store
-        self._origin = {"application": application, "cluster": cluster}
-        self._actions = WidgetActions(store, view=View(application=application, cluster=cluster))
+        self._view = View(application=application, cluster=cluster)
+        self._actions = WidgetActions(store, view=self._view)
         self._static_at = 0.0
         # JupyterLab delivers messages on a thread beside the one that runs cells
         self._lock = threading.Lock()
-        self._first = widget_state.moment(store, window, **self._origin)
+        self._first = widget_state.moment(store, window, view=self._view)
         super().__init__(first=self._first.as_json())
         self.uid = str(self.model_id)[:8]
         self.on_msg(self._on_message)
 
     @staticmethod
-    def text(store: Store, **origin: str | None) -> str:
+    def text(store: Store, *, application: str | None = None, cluster: str | None = None) -> str:
         """Return the state as text for a terminal."""
-        return widget_state.text(widget_state.moment(store, **origin))
+        view = View(application=application, cluster=cluster)
+        return widget_state.text(widget_state.moment(store, view=view))
 
     @staticmethod
-    def still(store: Store, **origin: str | None) -> str:
+    def still(store: Store, *, application: str | None = None, cluster: str | None = None) -> str:
         """Return the state as HTML without scripts."""
-        return static_export.page(widget_state.moment(store, **origin), "alone")
+        view = View(application=application, cluster=cluster)
+        return static_export.page(widget_state.moment(store, view=view), "alone")
 
     def _on_message(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
         """Reply to one message from the browser; an error is a reply too."""
@@ -77,7 +79,7 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
             state = widget_state.moment(
                 self._store,
                 window if window in widget_state.WINDOWS else widget_state.DEFAULT,
-                **self._origin,
+                view=self._view,
             )
         except ProducerError as error:
             self.send({"type": "error", "message": reply.message or str(error)})
@@ -93,7 +95,7 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
 
         self.has_static = True
         recent = time.time() - self._first.now < 1.0
-        self._display_static(self._first if recent else widget_state.moment(self._store, **self._origin))
+        self._display_static(self._first if recent else widget_state.moment(self._store, view=self._view))
         bundle = self._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**bundle, "text/plain": ""}, raw=True)

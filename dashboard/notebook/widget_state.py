@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from producer_core._internal.masking import mask_or_hide
@@ -90,12 +90,11 @@ def moment(
     window: str = DEFAULT,
     now: float | None = None,
     *,
-    application: str | None = None,
-    cluster: str | None = None,
+    view: queries.View | None = None,
 ) -> WidgetState:
-    """Read the state of all producers, or those of an application or cluster, from one consistent view of the store."""
+    """Read the state from one consistent view of the store. The filters of `view` restrict it."""
     now = time.time() if now is None else now
-    view = queries.View(window, application=application, cluster=cluster)
+    view = replace(view or queries.View(), window=window)
     pending, dead_letters = view.dead_letters(), DeadLetters(store)
     with store.borrow(limit=_TIMEOUT):
         page = queries.overview(store, view, now)

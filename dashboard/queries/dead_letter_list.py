@@ -217,7 +217,7 @@ def clusters(store: Store) -> tuple[str, ...]:
 
 
 def applications(store: Store) -> tuple[str, ...]:
-    """Return the applications of all dead letters, by name; the empty text stands for none."""
+    """Return the applications of all dead letters, by name; those without one have an empty name."""
     return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "application")))
 
 

@@ -329,7 +329,7 @@ def _percentiles(histograms: Rows) -> Iterable[tuple[int, tuple[float | None, ..
         yield row["window_start"], tuple(quantiles(counts, QUANTILES))
 
 
-def _producers(store: Store, view: View, now: float) -> Rows:
+def _producers(store: Store, view: View, now: float) -> list[dict[str, Any]]:
     return store.rows("producers", since=now - 86_400, application=view.application, cluster=view.cluster)
 
 

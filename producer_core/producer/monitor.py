@@ -82,7 +82,16 @@ class Monitor:
         """Return the delivery statistics per window as a frame; see `producer_core.store.history`."""
         from producer_core.store.history import history
 
-        return history(self.store, last, topic=topic, by_topic=by_topic, step=step, kind=kind, **self._origin)
+        return history(
+            self.store,
+            last,
+            topic=topic,
+            application=self.application,
+            cluster=self.cluster,
+            by_topic=by_topic,
+            step=step,
+            kind=kind,
+        )
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """Return the causes of the dead letters, the most frequent first, each with its meaning and advice."""

@@ -22,8 +22,8 @@ _SAME_APPLICATION = "producer_id IN (SELECT producer_id FROM producers WHERE app
 class Query:
     """A named statement with its description and parameters.
 
-    `of_application(producer_id)` in the statement stands for a condition on `application`. Without that parameter the
-    statement has no such condition: a join that restricts nothing would take longer than the rest of it.
+    `text` replaces `of_application(producer_id)` in the statement with a condition on `application`. Without that parameter
+    it is `true`: a join that restricts nothing would take longer than the rest of the statement.
     """
 
     name: str

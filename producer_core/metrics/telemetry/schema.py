@@ -8,12 +8,13 @@ A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `clu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 if TYPE_CHECKING:
-    from producer_core.metrics.batch import Batch
+    from producer_core.metrics.batch import Batch, ProducerRow
 
 SCHEMA_VERSION = 1
 HIGHEST = 2**53
@@ -51,7 +52,7 @@ def encode(batch: Batch) -> bytes:
 def decode(value: bytes) -> Batch:
     """Return the batch of a record. Raises ValueError for an invalid record and for an unknown version."""
     from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
-    from producer_core.metrics.batch import KINDS, Batch, ProducerRow
+    from producer_core.metrics.batch import KINDS, Batch
 
     try:
         data = orjson.loads(value)
@@ -66,9 +67,7 @@ def decode(value: bytes) -> Batch:
         return Batch(
             data["producer_id"],
             data["sequence"],
-            producer=ProducerRow(*data["producer"], application=data.get("application", ""))
-            if data["producer"]
-            else None,
+            producer=_heartbeat(data),
             ledger=tuple(LedgerRow(*row) for row in data.get("ledger", ())),
             given_up=tuple(GivenUpRow(*row) for row in data.get("given_up", ())),
             first=data.get("first"),
@@ -77,3 +76,11 @@ def decode(value: bytes) -> Batch:
         )
     except (KeyError, TypeError, orjson.JSONDecodeError) as error:
         raise ValueError(f"not a telemetry record: {error}") from error
+
+
+def _heartbeat(data: Mapping[str, Any]) -> ProducerRow | None:
+    from producer_core.metrics.batch import ProducerRow
+
+    if not data["producer"]:
+        return None
+    return ProducerRow(*data["producer"])._replace(application=data.get("application", ""))

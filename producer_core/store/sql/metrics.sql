@@ -71,7 +71,7 @@ FROM (SELECT *, closed_at IS NULL AND seen_at >= $alive_since AS running FROM pr
       WHERE client_id <> 'producer-core-dashboard');
 
 -- name: metric_applications
--- The running producers of each application; the empty text stands for none. A dashboard that runs replays is left out.
+-- The running producers of each application; empty for those without one. A dashboard that runs replays is left out.
 SELECT application, count(*) AS running FROM producers
 WHERE closed_at IS NULL AND seen_at >= $alive_since AND client_id <> 'producer-core-dashboard'
 GROUP BY application ORDER BY application;

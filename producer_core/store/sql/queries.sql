@@ -136,7 +136,7 @@ FROM alerts WHERE state = 'firing'
 ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
 
 -- name: applications
--- The applications of the store, by name; the empty text stands for producers and dead letters without one.
+-- The applications of the store, by name; empty for producers and dead letters without one.
 SELECT application FROM (SELECT DISTINCT application FROM producers UNION SELECT DISTINCT application FROM dead_letters)
 ORDER BY application;
 
