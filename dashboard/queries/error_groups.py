@@ -58,10 +58,10 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
 
 
 def error_group(store: Store, fingerprint: str, view: View, now: float) -> GroupPage | None:
-    """Return one group over all topics; None where the store has no dead letter of the group."""
+    """Return one group over all topics and producers of the view's application and cluster; None without a dead letter."""
     since, until = view.since(now), view.until(now)
     before, _ = view.before(now)
-    ever = DeadLetterFilter(group=fingerprint, state=None)
+    ever = view.dead_letters(topic=None, producer_id=None, group=fingerprint, state=None)
     dead_letters = DeadLetters(store)
     with store.borrow():
         found = dead_letters.groups(ever, limit=1)

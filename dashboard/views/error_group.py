@@ -84,7 +84,7 @@ def _description(page: GroupPage, now: float) -> list[Node]:
 
 def _links(page: GroupPage) -> Node:
     fingerprint, pending = page.ever.fingerprint, page.states.get("dead", 0)
-    cleared = dict.fromkeys(("range", "topic", "producer", "application", "cluster"))
+    cleared = {"range": None, "topic": None, "producer": None}
     if pending:
         text = f"Open {wording.plural(pending, 'pending dead letter')}"
         dead_letters = link(text, header.link("dead-letters", group=fingerprint, **cleared))
