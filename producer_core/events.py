@@ -75,6 +75,7 @@ class DeadLetter:
     Times are seconds since 1970. `verdict` says whether a resend is safe, and `verdict_reason` why.
     `partition` is the requested one, None if the partitioner chooses. `source` names the origin of malformed input
     ("line 17 of flights.csv"); such a dead letter cannot be replayed until it is edited.
+    `application` is the name of the application that wrote the message; empty for none.
     """
 
     message_id: str
@@ -102,6 +103,7 @@ class DeadLetter:
     state: State = "dead"
     quarantined: bool = False
     replay_count: int = 0
+    application: str = ""
 
     @property
     def never_a_message(self) -> bool:

@@ -12,6 +12,7 @@ import traitlets
 
 from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dashboard.notebook.widget_actions import ActionReply, WidgetActions
+from producer_core.dashboard.queries.view import View
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
@@ -34,26 +35,36 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
     windows = traitlets.List(list(widget_state.WINDOWS)).tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, store: Store, window: str = widget_state.DEFAULT) -> None:
+    def __init__(
+        self,
+        store: Store,
+        window: str = widget_state.DEFAULT,
+        *,
+        application: str | None = None,
+        cluster: str | None = None,
+    ) -> None:
         self._store = store
-        self._actions = WidgetActions(store)
+        self._view = View(application=application, cluster=cluster)
+        self._actions = WidgetActions(store, view=self._view)
         self._static_at = 0.0
         # JupyterLab delivers messages on a thread beside the one that runs cells
         self._lock = threading.Lock()
-        self._first = widget_state.moment(store, window)
+        self._first = widget_state.moment(store, window, view=self._view)
         super().__init__(first=self._first.as_json())
         self.uid = str(self.model_id)[:8]
         self.on_msg(self._on_message)
 
     @staticmethod
-    def text(store: Store) -> str:
+    def text(store: Store, *, application: str | None = None, cluster: str | None = None) -> str:
         """Return the state as text for a terminal."""
-        return widget_state.text(widget_state.moment(store))
+        view = View(application=application, cluster=cluster)
+        return widget_state.text(widget_state.moment(store, view=view))
 
     @staticmethod
-    def still(store: Store) -> str:
+    def still(store: Store, *, application: str | None = None, cluster: str | None = None) -> str:
         """Return the state as HTML without scripts."""
-        return static_export.page(widget_state.moment(store), "alone")
+        view = View(application=application, cluster=cluster)
+        return static_export.page(widget_state.moment(store, view=view), "alone")
 
     def _on_message(self, widget: Any, message: dict[str, Any], buffers: Any) -> None:
         """Reply to one message from the browser; an error is a reply too."""
@@ -66,7 +77,9 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
             reply = self._actions.answer(message)
             window = str(message.get("window"))
             state = widget_state.moment(
-                self._store, window if window in widget_state.WINDOWS else widget_state.DEFAULT
+                self._store,
+                window if window in widget_state.WINDOWS else widget_state.DEFAULT,
+                view=self._view,
             )
         except ProducerError as error:
             self.send({"type": "error", "message": reply.message or str(error)})
@@ -82,7 +95,7 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
 
         self.has_static = True
         recent = time.time() - self._first.now < 1.0
-        self._display_static(self._first if recent else widget_state.moment(self._store))
+        self._display_static(self._first if recent else widget_state.moment(self._store, view=self._view))
         bundle = self._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         display({**bundle, "text/plain": ""}, raw=True)

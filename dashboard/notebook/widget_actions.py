@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.dashboard import actions, wording
+from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay import Operation, live
@@ -69,11 +70,14 @@ class WidgetActions:
 
     One thread of the kernel calls it at a time, the main thread or a subshell. It shows the replay that the widget
     started, else a replay that has not ended, so that the operator can decide about a replay of a cell or of an earlier
-    kernel.
+    kernel. The filters of `view` restrict the dead letters that it replays and clears.
     """
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, clock: Callable[[], float] = time.time, *, view: View | None = None
+    ) -> None:
         self._store = store
+        self._view = view or View()
         self._clock = clock
         self._operation: str | None = None
         self._undo: tuple[DeadLetterFilter, float] | None = None
@@ -112,7 +116,7 @@ class WidgetActions:
 
     def _confirmation(self, message: Mapping[str, Any]) -> Confirmation:
         """Return a dry run of exactly what was shown; nothing is sent or written."""
-        where, act = _where(message), str(message.get("act"))
+        where, act = self._where(message), str(message.get("act"))
         if act == "go":
             return self._decision(self._shown_operation(message))
         count = DeadLetters(self._store).count(where)
@@ -156,7 +160,11 @@ class WidgetActions:
 
     def _replay(self, message: Mapping[str, Any]) -> str:
         done = actions.start_replay(
-            self._store, _where(message), shown=message.get("shown"), who=current_actor(), origin=NOTEBOOK
+            self._store,
+            self._where(message),
+            shown=message.get("shown"),
+            who=current_actor(),
+            origin=NOTEBOOK,
         )
         self._operation, self._undo = done.operation_id, None
         # A note means that the replay differs from what was clicked, so it is not started automatically.
@@ -164,7 +172,7 @@ class WidgetActions:
         return "" if done.ok and done.operation_id and not done.note else f"{done.text} {done.note}".strip()
 
     def _clear(self, message: Mapping[str, Any]) -> str:
-        done = actions.clear(self._store, _where(message), who=current_actor(), origin=NOTEBOOK)
+        done = actions.clear(self._store, self._where(message), who=current_actor(), origin=NOTEBOOK)
         self._operation, self._undo = None, done.undo
         return done.text
 
@@ -216,7 +224,8 @@ class WidgetActions:
         share = (operation.total - operation.left) / max(operation.total, 1)
         return share, f"{progress(operation)}{starter}"
 
-
-def _where(message: Mapping[str, Any]) -> DeadLetterFilter:
-    """Return the filter of a message; `until` excludes dead letters newer than the state shown."""
-    return DeadLetterFilter(group=str(message.get("target") or "") or None, until=message.get("until"))
+    def _where(self, message: Mapping[str, Any]) -> DeadLetterFilter:
+        """Return the filter of a message; `until` excludes dead letters newer than the state shown."""
+        return self._view.dead_letters(
+            group=str(message.get("target") or "") or None, until=message.get("until")
+        )

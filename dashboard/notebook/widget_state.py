@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import queries, wording
-from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
+from producer_core.dlq import DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay import runners
 from producer_core.store import Store
@@ -85,12 +85,19 @@ class WidgetState:
         return asdict(self)
 
 
-def moment(store: Store, window: str = DEFAULT, now: float | None = None) -> WidgetState:
-    """Read the state from one consistent view of the store."""
+def moment(
+    store: Store,
+    window: str = DEFAULT,
+    now: float | None = None,
+    *,
+    view: queries.View | None = None,
+) -> WidgetState:
+    """Read the state from one consistent view of the store. The filters of `view` restrict it."""
     now = time.time() if now is None else now
-    pending, dead_letters = DeadLetterFilter(), DeadLetters(store)
+    view = replace(view or queries.View(), window=window)
+    pending, dead_letters = view.dead_letters(), DeadLetters(store)
     with store.borrow(limit=_TIMEOUT):
-        page = queries.overview(store, window, now)
+        page = queries.overview(store, view, now)
         newest = dead_letters.find(pending, limit=1)
         groups = dead_letters.groups(pending, limit=_CAUSES)
         alive = len(runners(store, now))

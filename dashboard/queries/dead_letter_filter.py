@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
-from producer_core.dashboard.queries.view import RANGES, step_of
+from producer_core.dashboard.queries.view import NO_APPLICATION, RANGES, step_of
 from producer_core.dlq import DeadLetterFilter, PageCursor
 from producer_core.errors import ConfigError
 
@@ -27,8 +27,10 @@ class DeadLetterQuery:
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> DeadLetterQuery:
-        """Parse a URL; raise ConfigError where it is malformed. Other pages use `producer` for `producer_id`."""
-        where = DeadLetterFilter.from_query({"producer_id": query.get("producer", ""), **query})
+        """Parse a URL; raise ConfigError where it is malformed. Other pages name filters differently."""
+        where = DeadLetterFilter.from_query({**_of_other_page(query), **query})
+        if query.get("application") == NO_APPLICATION:
+            where = replace(where, application="")
         span = query.get("range")
         if span not in RANGES:
             span = None
@@ -69,8 +71,14 @@ FILTER_PARAMETERS = frozenset(field.name for field in fields(DeadLetterFilter)) 
     "after",
     "letter",
     "producer",
+    "cluster",
 }
 """The URL parameters that belong to this page; others are kept unchanged."""
+
+
+def _of_other_page(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the filters of other pages' URLs by the names of this page."""
+    return {"producer_id": query.get("producer", ""), "cluster_id": query.get("cluster", "")}
 
 
 def dead_letter_query(query: Mapping[str, str]) -> tuple[DeadLetterQuery, str | None]:

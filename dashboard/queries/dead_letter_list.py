@@ -216,6 +216,11 @@ def clusters(store: Store) -> tuple[str, ...]:
     return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "cluster_id")))
 
 
+def applications(store: Store) -> tuple[str, ...]:
+    """Return the applications of all dead letters, by name; those without one have an empty name."""
+    return tuple(sorted(DeadLetters(store).count_by(DeadLetterFilter(state=None), "application")))
+
+
 def waiting(store: Store, now: float) -> PendingCounts:
     """Return the pending dead letters against the limits of this store."""
     bounds = DeadLetterLimits().overridden_by(store.settings())

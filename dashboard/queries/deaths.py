@@ -102,7 +102,7 @@ def delivered_since(store: Store, view: View, lasts: Mapping[str, float]) -> dic
         topics=list(lasts),
         lasts=[last + LATE for last in lasts.values()],
         since=int(min(lasts.values())),
-        producer=view.producer,
+        **view.origin,
     )
     return {row["topic"]: row["acknowledged"] for row in rows}
 

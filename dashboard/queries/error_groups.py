@@ -38,11 +38,9 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
     dead_letters = DeadLetters(store)
     found = dead_letters.groups(failed_between(view, since, until), limit=GROUPS)
     earlier = dead_letters.count_by(failed_between(view, before, since), "fingerprint")
-    waiting = dead_letters.count_by(
-        DeadLetterFilter(topic=view.topic, producer_id=view.producer), "fingerprint"
-    )
+    waiting = dead_letters.count_by(view.dead_letters(), "fingerprint")
     known = dead_letters.count_by(
-        DeadLetterFilter(topic=view.topic, state=None, until=float(since)), "fingerprint"
+        view.dead_letters(producer_id=None, state=None, until=float(since)), "fingerprint"
     )
     fresh = [group.fingerprint for group in found if group.fingerprint not in known]
     if fresh:
@@ -60,10 +58,10 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
 
 
 def error_group(store: Store, fingerprint: str, view: View, now: float) -> GroupPage | None:
-    """Return one group over all topics; None where the store has no dead letter of the group."""
+    """Return one group over all topics and producers of the view's application and cluster; None without a dead letter."""
     since, until = view.since(now), view.until(now)
     before, _ = view.before(now)
-    ever = DeadLetterFilter(group=fingerprint, state=None)
+    ever = view.dead_letters(topic=None, producer_id=None, group=fingerprint, state=None)
     dead_letters = DeadLetters(store)
     with store.borrow():
         found = dead_letters.groups(ever, limit=1)
@@ -80,9 +78,7 @@ def error_group(store: Store, fingerprint: str, view: View, now: float) -> Group
 
 def failed_between(view: View, since: float | None, until: float | None) -> DeadLetterFilter:
     """Return a filter for the messages that failed in a period, in any state."""
-    return DeadLetterFilter(
-        topic=view.topic, producer_id=view.producer, state=None, since=as_float(since), until=as_float(until)
-    )
+    return view.dead_letters(state=None, since=as_float(since), until=as_float(until))
 
 
 def as_float(moment: float | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts, retry_success
 from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
 from producer_core.dashboard.queries.view import View
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetters
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.store import Store
 
@@ -154,7 +154,7 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         by_topic = store.rows("troubles_by_topic", **span)
         series = store.rows("errors_series", bucket=step, **inside)
         moments = store.rows("troubles_series", bucket=step, **inside)
-        known = {row["code"] for row in store.rows("codes_known_before", since=since, topic=view.topic)}
+        known = {row["code"] for row in _known_before(store, view, since)}
         failed = failure_counts(store, view, since, until)
         failed_before = failure_counts(store, view, before, since)
         dead_letters = _CodeCounts(failed.by("code"), failed_before.by("code"), _waiting(store, view))
@@ -200,7 +200,17 @@ class _CodeCounts:
 
 
 def _waiting(store: Store, view: View) -> Mapping[str, int]:
-    return DeadLetters(store).count_by(DeadLetterFilter(topic=view.topic, producer_id=view.producer), "code")
+    return DeadLetters(store).count_by(view.dead_letters(), "code")
+
+
+def _known_before(store: Store, view: View, since: int) -> Rows:
+    return store.rows(
+        "codes_known_before",
+        since=since,
+        topic=view.topic,
+        application=view.application,
+        cluster=view.cluster,
+    )
 
 
 # lines

@@ -65,7 +65,7 @@ def _deduplicated(alerts: Rows, rules: Mapping[str, AlertRule]) -> Rows:
 
 def _with_current_count(alert: Mapping[str, Any], dead: int, view: View) -> Mapping[str, Any]:
     """Put the page's own count of dead letters into the alert, because producers count only every few seconds."""
-    narrowed = view.topic is not None or view.producer is not None
+    narrowed = any(value is not None for value in view.where.values())
     if narrowed or alert["rule"] != "high_dlq_size" or dead <= alert["threshold"]:
         return alert
     text = RULES["high_dlq_size"].text.format(value=dead, threshold=alert["threshold"])

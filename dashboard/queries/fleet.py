@@ -15,7 +15,7 @@ from producer_core.dashboard.queries.latency import LATENCY_QUANTILES, Percentil
 from producer_core.dashboard.queries.overview import GONE
 from producer_core.dashboard.queries.urgency import urgency_of
 from producer_core.dashboard.queries.view import View
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetters
 from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
@@ -159,8 +159,8 @@ def fleet(store: Store, view: View, now: float, *, include_all: bool = False) ->
     recent = int(end) - min(_RECENT, view.seconds)
     seen_since = None if include_all else min(float(since), now - FORGOTTEN)
     with store.borrow():
-        producers = store.rows("fleet_producers", since=seen_since, producer=view.producer)
-        known = store.rows("fleet_known")[0]
+        producers = store.rows("fleet_producers", since=seen_since, **view.origin)
+        known = store.rows("fleet_known", application=view.application, cluster=view.cluster)[0]
         counts = {row["producer_id"]: row for row in store.rows("fleet_counts", recent=recent, **span)}
         histograms = {
             row["producer_id"]: dict(zip(row["buckets"], row["counts"], strict=True))
@@ -168,10 +168,8 @@ def fleet(store: Store, view: View, now: float, *, include_all: bool = False) ->
         }
         windows = store.rows("latency_buckets_by_window", bucket_seconds=step, **span)
         failed = by_producer(store, view, since, until)
-        dead_letters = DeadLetters(store).count_by(
-            DeadLetterFilter(topic=view.topic, producer_id=view.producer), "producer_id"
-        )
-        alerts = _alerts(store, store.rows("alerts_firing", now=now), span)
+        dead_letters = DeadLetters(store).count_by(view.dead_letters(), "producer_id")
+        alerts = _alerts(store, _firing(store, view, now), span)
         known_jobs, audited = jobs(store, now), audits(store, view.topic, now)
         seen_at = store.rows("data_age")[0]["seen_at"]
     seconds = max(1, int(end) - recent)
@@ -293,6 +291,10 @@ def _member(
             fill=fill,
         ),
     )
+
+
+def _firing(store: Store, view: View, now: float) -> Rows:
+    return store.rows("alerts_firing", now=now, application=view.application, cluster=view.cluster)
 
 
 def _alerts(store: Store, firing: Rows, span: dict[str, Any]) -> Mapping[str, tuple[tuple[str, str], ...]]:

@@ -101,17 +101,17 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
     The statistics of librdkafka cover whole producers, not topics.
     """
     step, since, until = view.step, view.since(now), view.until(now)
-    at, producer = view.at(now), {"producer": view.producer}
+    at, origin = view.at(now), view.origin
     with store.borrow():
         buckets = store.rows(
             "latency_buckets_by_window", since=since, until=until, bucket_seconds=step, **view.where
         )
-        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **producer)
-        totals = store.rows("totals_by_topic", since=since, until=until, **producer)
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **origin)
+        totals = store.rows("totals_by_topic", since=since, until=until, **origin)
         series = _slice_rows(store, view, since, until, step)
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
-        samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view.producer)
-        cut_off = store.rows("cut_off_times", since=since, until=until, **producer)
+        samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view)
+        cut_off = store.rows("cut_off_times", since=since, until=until, **origin)
         died = store.rows("death_times", since=since, until=until, **view.where)
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
@@ -135,7 +135,9 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         heat=tuple(_heat(buckets)),
         spent=tuple(map(_spent, (one for one in slices if one.brokers))),
         topics=tuple(_topics(totals, by_topic, view.topic)),
-        brokers=tuple(sorted(whole.brokers, key=lambda one: (one.broker_id < 0, one.broker_id))),
+        brokers=tuple(
+            sorted(whole.brokers, key=lambda one: (one.cluster_id, one.broker_id < 0, one.broker_id))
+        ),
         rtt_by_broker=_rtt_by_broker(slices),
         findings=tuple(
             _with_exact_failures(_with_exact_outage(one, cut_off, at), died, at) for one in findings
@@ -149,18 +151,18 @@ def _slice_rows(
     store: Store, view: View, since: int, until: int | None, step: int
 ) -> tuple[Rows, Rows, Rows, Rows]:
     """Return the rows of the slices: messages, client statistics, broker statistics and failed messages."""
-    span, producer = {"since": since, "until": until, "bucket": step}, {"producer": view.producer}
+    span = {"since": since, "until": until, "bucket": step}
     return (
         store.rows("series", **span, **view.where),
-        store.rows("client_series", **span, **producer),
-        store.rows("broker_series", **span, **producer),
+        store.rows("client_series", **span, **view.origin),
+        store.rows("broker_series", **span, **view.origin),
         store.rows("deaths_series", **span, **view.where),
     )
 
 
-def _recent_samples(store: Store, since: int, until: int | None, producer: str | None) -> tuple[Rows, Rows]:
+def _recent_samples(store: Store, since: int, until: int | None, view: View) -> tuple[Rows, Rows]:
     """Return the client and broker statistics of the last seconds, one row a second."""
-    span = {"since": since, "until": until, "bucket": 1, "producer": producer}
+    span = {"since": since, "until": until, "bucket": 1, **view.origin}
     return store.rows("client_series", **span), store.rows("broker_series", **span)
 
 
@@ -263,12 +265,17 @@ def _spent(one: CauseInputs) -> TimeSpent:
 
 
 def _rtt_by_broker(slices: Sequence[CauseInputs]) -> Mapping[str, Mapping[int, float]]:
-    names = {broker.broker_id: broker.name for one in slices for broker in one.brokers}  # the latest address
+    latest = {broker.key: broker for one in slices for broker in one.brokers}  # with the latest address
+    several = len({broker.cluster_id for broker in latest.values()}) > 1
+    names = {
+        key: f"{broker.name}, cluster {broker.cluster_id}" if several else broker.name
+        for key, broker in latest.items()
+    }
     lines: dict[str, dict[int, float]] = defaultdict(dict)
     for one in slices:
         for broker in one.brokers:
             if broker.rtt is not None and broker.broker_id >= 0:
-                lines[names[broker.broker_id]][int(one.at)] = broker.rtt
+                lines[names[broker.key]][int(one.at)] = broker.rtt
     return lines
 
 

@@ -166,7 +166,6 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
     view = View(view) if isinstance(view, str) else view
     at, since, until = view.at(now), view.since(now), view.until(now)
     span = {"since": since, "until": until, **view.where}
-    by_producer = {"producer": view.producer}
     with store.borrow(limit=_LIMIT):
         lately = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
         last = _total(lately, view)
@@ -184,14 +183,14 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
             _histogram(store, view, since, until),
             failed,
         )
-        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **by_producer)
+        by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **view.origin)
         waiting = _waiting(store, view)
-        producers = of_producer(store.rows("producers", since=now - 86_400), view.producer)
-        alerts = store.rows("alerts_firing", now=now)
+        producers = of_producer(_producers(store, view, now), view.producer)
+        alerts = store.rows("alerts_firing", now=now, application=view.application, cluster=view.cluster)
         seen_at = store.rows("data_age")[0]["seen_at"]
         since_then = {} if view.over(now) else delivered_since(store, view, failed.last_by_topic)
         cut_off = None if view.over(now) else _outage(store, view, now)
-        missing = store.rows("overview_missing", since=now - 86_400, producer=view.producer)[0]
+        missing = store.rows("overview_missing", since=now - 86_400, **view.origin)[0]
         still = stalled(producers, last, now) and not _just_resumed(store, view, now)
     running = [row for row in producers if row["closed_at"] is None]
     dead_by_topic = _counted(waiting, "topic")
@@ -228,11 +227,11 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
         dead_by_code=_counted(waiting, "code"),
         dead_by_verdict=_counted(waiting, "verdict"),
         dead_total=dead,
-        # An alert covers all producers, so the recovery of one producer does not mark it.
+        # An alert covers all producers, so the recovery of some producers does not mark it.
         alerts=firing(
             alerts,
             dead,
-            set() if view.producer else {row.topic for row in topics if row.recovered},
+            set() if view.origin_is_filtered else {row.topic for row in topics if row.recovered},
             view,
             rule_set_of(store).rules if alerts else RULES,
         ),
@@ -265,7 +264,7 @@ def _sums(
     failed: FailureCounts,
 ) -> WindowTotals:
     totals = store.rows("totals", since=since, until=until, **view.where)[0]
-    clients = store.rows("overview_clients", since=since, until=until, producer=view.producer)[0]
+    clients = store.rows("overview_clients", since=since, until=until, **view.origin)[0]
     return WindowTotals(
         **{**{name: totals[name] for name in _COUNTS}, "dead": failed.total},
         latency=tuple(quantiles(histogram, QUANTILES)),
@@ -280,7 +279,7 @@ def _sums(
 def _minute(store: Store, view: View, until: int) -> Rows:
     """Return the totals by topic of the minute before a moment, or of the whole range where that is shorter."""
     since = until - min(MINUTE, view.seconds)
-    rows = store.rows("totals_by_topic", since=since, until=until, producer=view.producer)
+    rows = store.rows("totals_by_topic", since=since, until=until, **view.origin)
     return [row for row in rows if view.topic in (None, row["topic"])]
 
 
@@ -288,7 +287,7 @@ def _pace(store: Store, view: View, now: float, lately: Rows, seconds: float) ->
     """Return acknowledged messages per second by topic, over the last minute or over a whole past range."""
     if view.over(now):
         since, seconds = view.since(now), view.at(now) - view.since(now)
-        found = store.rows("totals_by_topic", since=since, until=view.until(now), producer=view.producer)
+        found = store.rows("totals_by_topic", since=since, until=view.until(now), **view.origin)
         lately = [row for row in found if view.topic in (None, row["topic"])]
     return {row["topic"]: row["acknowledged"] / seconds for row in lately}
 
@@ -304,7 +303,7 @@ def _total(rows: Rows, view: View) -> dict[str, Any]:
 
 def _outage(store: Store, view: View, now: float) -> BrokerOutage | None:
     since = max(view.since(now), int(now - LATELY))
-    found = outage(store.rows("cut_off_times", since=since, producer=view.producer), now)
+    found = outage(store.rows("cut_off_times", since=since, **view.origin), now)
     if found is None:
         return None
     after = store.rows("totals", since=int(found.until), **view.where)[0]
@@ -328,6 +327,10 @@ def _percentiles(histograms: Rows) -> Iterable[tuple[int, tuple[float | None, ..
     for row in histograms:
         counts = dict(zip(row["buckets"], row["counts"], strict=True))
         yield row["window_start"], tuple(quantiles(counts, QUANTILES))
+
+
+def _producers(store: Store, view: View, now: float) -> list[dict[str, Any]]:
+    return store.rows("producers", since=now - 86_400, application=view.application, cluster=view.cluster)
 
 
 # failures and dead letters
@@ -354,8 +357,8 @@ def _causes(rows: Rows) -> tuple[Cause, ...]:
 
 
 def _waiting(store: Store, view: View) -> Rows:
-    if view.producer is None:
-        return store.rows("overview_waiting", topic=view.topic)
+    if view.producer is None and view.application is None:
+        return store.rows("overview_waiting", topic=view.topic, cluster=view.cluster)
     return store.rows("overview_waiting_of", **view.where)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+from producer_core.dlq import DeadLetterFilter
 
 RANGES: Mapping[str, int] = {
     "5 min": 300, "15 min": 900, "1 hour": 3600, "6 hours": 21_600, "24 hours": 86_400, "7 days": 604_800,
@@ -13,6 +16,8 @@ RANGES: Mapping[str, int] = {
 """The relative time ranges, in seconds; a custom range has any beginning and end."""
 
 DEFAULT = "15 min"
+NO_APPLICATION = "(none)"
+"""Producers and dead letters without an application name, in URLs and filters."""
 POINTS = 150
 """The approximate number of windows in a chart; the store aggregates to this resolution."""
 STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800, 2_592_000)
@@ -27,7 +32,8 @@ class View:
     """Holds the time range and the filters of a page.
 
     `window` is a name of RANGES, or `wording.CUSTOM` with `start` and `end` in seconds since 1970. `topic` and
-    `producer` (an id) filter the data; None means all. Page URLs use the same names.
+    `producer` (an id) filter the data, as do `application` (a name; an empty text for none) and `cluster` (an id); None
+    means all. Page URLs use the same names.
     """
 
     window: str = DEFAULT
@@ -35,6 +41,8 @@ class View:
     producer: str | None = None
     start: int | None = None
     end: int | None = None
+    application: str | None = None
+    cluster: str | None = None
 
     @property
     def seconds(self) -> int:
@@ -76,12 +84,32 @@ class View:
     @property
     def where(self) -> dict[str, str | None]:
         """Return the filters as parameters of the named queries."""
-        return {"topic": self.topic, "producer": self.producer}
+        return {"topic": self.topic, **self.origin}
+
+    @property
+    def origin(self) -> dict[str, str | None]:
+        """Return the filters of queries whose rows have no topic."""
+        return {"producer": self.producer, "application": self.application, "cluster": self.cluster}
+
+    @property
+    def origin_is_filtered(self) -> bool:
+        """Return whether the view shows only some of the producers."""
+        return any(value is not None for value in self.origin.values())
+
+    def dead_letters(self, **changes: Any) -> DeadLetterFilter:
+        """Return the filters for dead letters; by default the pending ones, at any time."""
+        selected = DeadLetterFilter(
+            topic=self.topic,
+            producer_id=self.producer,
+            application=self.application,
+            cluster_id=self.cluster,
+        )
+        return replace(selected, **changes)
 
     @property
     def query(self) -> dict[str, str]:
         """Return the URL parameters, without defaults."""
-        known = {"topic": self.topic, "producer": self.producer}
+        known = {**self.where, "application": NO_APPLICATION if self.application == "" else self.application}
         if self.start is not None and self.end is not None:
             known |= {"since": str(self.start), "until": str(self.end)}
         elif self.window != DEFAULT:

@@ -120,6 +120,7 @@ def _details(
             _key_description(key),
         ),
         ("Failed", common.time_element(dead_letter.failed_at), _accepted(dead_letter)),
+        ("Application", "", dead_letter_wording.visible_line(dead_letter.application)),
         (
             "Producer",
             html.escape(dead_letter_wording.visible_line(producer or dead_letter.producer_id)),

@@ -12,13 +12,14 @@ import streamlit as st
 
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
+from producer_core.dashboard.queries.view import NO_APPLICATION
 from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, reads
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.filter import STATES
 
 _ANY = "any"
 _CUSTOM = wording.CUSTOM
-_MORE = ("text", "body", "key", "message_id", "ids", "cluster_id", "producer_id", "group")
+_MORE = ("text", "body", "key", "message_id", "ids", "cluster_id", "application", "producer_id", "group")
 
 
 def show(path: Path, query: DeadLetterQuery) -> None:
@@ -72,6 +73,10 @@ def _more(path: Path, query: DeadLetterQuery) -> None:
         _text("Message id is", "message_id", where.message_id)
         _select(
             "Cluster", "All clusters", dead_letter_reads.clusters(path), "cluster_id", where.cluster_id
+        )  # fmt: skip
+        _select(
+            "Application", "All applications", dead_letter_reads.applications(path), "application", where.application,
+            lambda one: one or NO_APPLICATION,
         )  # fmt: skip
         names = reads.producers(path)
         _select(

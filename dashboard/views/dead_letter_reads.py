@@ -78,6 +78,10 @@ def _clusters(path: Path) -> tuple[str, ...]:
     return dead_letter_queries.clusters(open_store(path))
 
 
+def _applications(path: Path) -> tuple[str, ...]:
+    return dead_letter_queries.applications(open_store(path))
+
+
 def _causes(path: Path, where: DeadLetterFilter) -> dead_letter_queries.CauseGroups:
     return dead_letter_queries.causes(open_store(path), where)
 
@@ -99,6 +103,7 @@ def _timeline(path: Path, message_id: str, stamp: tuple[str, float, int]) -> tup
 snapshot = AdaptiveCache(_snapshot, min_age=0.8)
 choices = AdaptiveCache(_choices, min_age=2.0)
 clusters = AdaptiveCache(_clusters, min_age=10.0)
+applications = AdaptiveCache(_applications, min_age=10.0)
 causes = AdaptiveCache(_causes, min_age=0.8)
 pending = AdaptiveCache(_pending, min_age=4.0, factor=50.0)
 data_time = AdaptiveCache(_data_time, min_age=0.8)

@@ -1,4 +1,4 @@
-"""Draw the header of every page: the Live switch and the filters for time range, topic and producer."""
+"""Draw the header of every page: the Live switch and the filters for time range, topic, producer, application and cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.views import common, reads
+from producer_core.dashboard.views import application_filter, common, reads
 from producer_core.errors import StoreError
 
 ALL_TOPICS = "All topics"
@@ -50,10 +50,11 @@ def view(path: Path, name: str) -> queries.View:
         topics, producers = _options(reads.topics, path), _options(_producers, path)
         topic = _select("Topic", ALL_TOPICS, topics, "topic")
         producer = _select_producer(path)
+        application, cluster = application_filter.select(path)
     _warn_if_unknown("topic", topic, topics)
     _warn_if_unknown("producer", producer, producers)
     start, end = _custom_range(now) if window == wording.CUSTOM else (None, None)
-    selected = queries.View(window, topic, producer, start, end)
+    selected = queries.View(window, topic, producer, start, end, application, cluster)
     st.session_state["view"], st.session_state["page"] = selected, name
     return selected
 
@@ -64,6 +65,7 @@ def _inherit_from_last_page(name: str) -> bool:
         return False
     last: queries.View = st.session_state["view"]
     filters = {"range": last.window, "topic": last.topic, "producer": last.producer}
+    filters |= application_filter.inherited(last)
     inherited = {
         key: value for key, value in filters.items() if value is not None and key not in st.query_params
     }
@@ -78,7 +80,7 @@ def every(view: queries.View) -> float | None:
 
 
 def link(page: str, **query: str | float | None) -> str:
-    """Return the URL of a page with the current time range, topic and producer.
+    """Return the URL of a page with the current time range and filters.
 
     Keywords override these filters, and None removes one. `since`, `until` (seconds since 1970) or `range` override the
     whole time range. The URL is relative, so that it works behind a proxy, and is not escaped for HTML.

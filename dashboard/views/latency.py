@@ -121,13 +121,15 @@ def _brokers(page: queries.LatencyPage) -> None:
     common.note(
         "Means over the range. librdkafka's p99 values cannot be merged, so p99 is the highest value in any one second."
     )
+    clusters = len({one.cluster_id for one in page.brokers}) > 1
     head = (
-        "Broker", "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
+        "Broker", *(("Cluster",) if clusters else ()), "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
         "Throttled", "Retries", "Timed out", "Disconnects",
     )  # fmt: skip
     rows = [
         (
             one.name,
+            *((one.cluster_id or "unknown",) if clusters else ()),
             wording.percent(queries.connected(one)),
             wording.count(one.requests),
             wording.milliseconds(one.queue),

@@ -28,7 +28,7 @@ def address(operation_id: str) -> str:
 
 def dead_letters_address(query: Mapping[str, str]) -> str:
     """Return the URL of the selected dead letters, without the filters of the current page."""
-    cleared = dict.fromkeys(("range", "topic", "producer"), None)
+    cleared = dict.fromkeys(("range", "topic", "producer", "application", "cluster"), None)
     return header.link("dead-letters", **{**cleared, **query})
 
 

@@ -58,6 +58,7 @@ _FILTER_NAMES = {
     "cluster_id": "cluster",
     "cluster_or_unknown": "unknown cluster or",
     "producer_id": "producer",
+    "application": "application",
     "body": "key, value or headers contain",
 }
 MAX_CONTENT = 20_000
@@ -108,7 +109,7 @@ def why_no_replay(state: str | None, number: int, runners: int) -> str | None:
 def filtered(where: DeadLetterFilter, span: str | None, zone: str | None) -> str:
     """Return the filter, such as "Topic payments, error _TIMED_OUT, failed since …"; empty for the default filter."""
     parts = [
-        f"{_FILTER_NAMES[field.name]} {visible_line(str(value))}"
+        f"{_FILTER_NAMES[field.name]} {visible_line(str(value)) or '(none)'}"
         for field in fields(where)
         if field.name in _FILTER_NAMES and (value := getattr(where, field.name)) not in (None, field.default)
     ]

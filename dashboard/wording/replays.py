@@ -57,7 +57,7 @@ _OPERATION = re.compile(r"\s*\(?(?:planned as )?\b([0-9a-f]{12})\)?$")
 REASONS: Mapping[str, str] = {"failed": "failed again", "skipped": "skipped"}
 
 _FILTERS = {"topic": "topic {}", "code": "error {}", "group": "cause {}", "verdict": "verdict {}", "cluster_id": "cluster {}",
-            "cluster_or_unknown": "unknown cluster or {}", "producer_id": "producer {}", "message_id": "message {}"}  # fmt: skip
+            "cluster_or_unknown": "unknown cluster or {}", "producer_id": "producer {}", "application": "application {}", "message_id": "message {}"}  # fmt: skip
 _MASKED_FILTERS = {"key": "key “{}”", "text": "error text contains “{}”", "body": "content contains “{}”"}
 
 
@@ -163,7 +163,9 @@ def selection(where: DeadLetterFilter | None) -> str:
     if where.ids:
         return f"{plural(len(where.ids), 'record')} selected by id"
     parts = [
-        form.format(value) for name, form in _FILTERS.items() if (value := getattr(where, name)) is not None
+        form.format(value or "(none)")
+        for name, form in _FILTERS.items()
+        if (value := getattr(where, name)) is not None
     ]
     parts += [
         form.format(mask_text(value))

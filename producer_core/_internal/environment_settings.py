@@ -10,7 +10,7 @@ from producer_core.errors import ConfigError
 PREFIX = "PRODUCER_CORE_"
 CONFIG_FILE = "PRODUCER_CORE_CONFIG"
 _FILE = "_FILE"
-_NOT_CLIENT_SETTINGS = ("ALERT", "CONFIG", "MASKING", "REQUIRE_SERVICES", "STORE", "TEST")
+_NOT_CLIENT_SETTINGS = ("ALERT", "APPLICATION", "CONFIG", "MASKING", "REQUIRE_SERVICES", "STORE", "TEST")
 """How the names of the other variables begin."""
 
 

@@ -50,13 +50,28 @@ class AlertLog:
         return {item.key: item for item in self.list(state="firing", limit=10_000)}
 
     def list(
-        self, *, state: State | None = None, since: float | None = None, limit: int = 100
+        self,
+        *,
+        state: State | None = None,
+        since: float | None = None,
+        limit: int = 100,
+        application: str | None = None,
+        cluster: str | None = None,
     ) -> list[Alert]:
         """Return the alerts: firing first, then by time, newest first.
 
-        With `since`, return only alerts that fire or were resolved after that time.
+        With `since`, return only alerts that fire or were resolved after that time. `application` and `cluster` leave out
+        alerts about producers of others.
         """
-        rows = self._store.rows("alerts_list", state=state, since=since, limit=limit, now=self._clock())
+        rows = self._store.rows(
+            "alerts_list",
+            state=state,
+            since=since,
+            limit=limit,
+            now=self._clock(),
+            application=application,
+            cluster=cluster,
+        )
         return [Alert(**{name: value for name, value in row.items() if name != "alert_id"}) for row in rows]
 
     def acknowledge(self, alert_id: str, *, who: str, origin: str) -> bool:

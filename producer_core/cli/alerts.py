@@ -41,13 +41,26 @@ def alerts() -> None:
 @options.store_option
 @click.option("--all", "everything", is_flag=True, help="Include pending and resolved alerts.")
 @click.option("--limit", type=options.ROWS, default=50, show_default=True, help="Maximum number of alerts.")
+@options.application
+@options.cluster
 @options.as_json
-def list_(store_path: Path | None, everything: bool, limit: int, as_json: bool) -> None:
+def list_(
+    store_path: Path | None,
+    everything: bool,
+    limit: int,
+    application: str | None,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
     """List firing alerts, most recent first. With --all, include pending and resolved ones.
+
+    --application and --cluster leave out alerts about producers of others; alerts about a topic or the whole store stay.
 
     The JSON object is {"alerts": [...], "more": true if there are more than --limit}.
     """
-    found = _log(store_path).list(state=None if everything else "firing", limit=limit + 1)
+    found = _log(store_path).list(
+        state=None if everything else "firing", limit=limit + 1, application=application, cluster=cluster
+    )
     found, more = found[:limit], len(found) > limit
     if as_json:
         alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found]

@@ -34,14 +34,20 @@ class Health:
 
 @click.command(short_help="Check producers and alerts; exit code 0 or 1.")
 @options.store_option
+@options.application
+@options.cluster
 @options.as_json
 @click.pass_context
-def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
+def health(
+    ctx: click.Context, store_path: Path | None, application: str | None, cluster: str | None, as_json: bool
+) -> None:
     """Check that producers are running and connected, that no alert is firing, and that few messages fail.
 
     \b
       producer-core health && echo healthy
       producer-core health --json | jq -r .status
+
+    --application and --cluster select producers and their messages. Alerts about a topic or the whole store always count.
 
     Status: healthy (exit code 0); degraded, unhealthy or unknown (exit code 1). The JSON object contains status,
     issues, summary, producers and alerts.
@@ -49,10 +55,11 @@ def health(ctx: click.Context, store_path: Path | None, as_json: bool) -> None:
     from producer_core.store import Store
 
     store, now = Store.open(store_path, create=False), time.time()
-    producers = store.rows("producers", since=now - _MAX_AGE)
-    firing = store.rows("alerts_firing", now=now)
+    origin = {"application": application, "cluster": cluster}
+    producers = store.rows("producers", since=now - _MAX_AGE, **origin)
+    firing = store.rows("alerts_firing", now=now, **origin)
     alerts = [row for row in firing if not (row["silenced"] or row["muted_by"])]
-    topics = store.rows("totals_by_topic", since=int(now - _WINDOW))
+    topics = store.rows("totals_by_topic", since=int(now - _WINDOW), **origin)
     found = assess(producers, alerts, topics, now)
     if as_json:
         output.emit(_json(found, producers, alerts))

@@ -116,6 +116,8 @@ class SettingType(click.ParamType[tuple[str, str]]):
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+application = click.option("--application", help='Select by application; "" selects those without a name.')
+cluster = click.option("--cluster", help="Select by cluster id.")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 

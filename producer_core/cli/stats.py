@@ -24,6 +24,7 @@ _COUNTERS = {
     "retried": "retried",
     "dlq": "dead",
 }
+_ALL: Mapping[str, str | None] = {"application": None, "cluster": None}
 
 
 @click.command(short_help="Show sent, retried and dead messages by topic.")
@@ -34,12 +35,21 @@ _COUNTERS = {
     help="Since this time: 15m, 2h, or 2026-01-31T12:00; default: all data.",
 )
 @click.option("--topic", help="Only this topic.")
+@options.application
+@options.cluster
 @options.as_json
-def stats(store_path: Path | None, since: float | None, topic: str | None, as_json: bool) -> None:
+def stats(
+    store_path: Path | None,
+    since: float | None,
+    topic: str | None,
+    application: str | None,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
     """Show the totals of all producers on the store: sent, failed, retried and dead messages, latencies and rates.
 
     \b
-      producer-core stats --since 15m
+      producer-core stats --since 15m --application checkout
       producer-core stats --json | jq .messages_sent
 
     The JSON object has the keys of get_stats(): messages_sent (acknowledged), messages_failed (attempts),
@@ -51,20 +61,28 @@ def stats(store_path: Path | None, since: float | None, topic: str | None, as_js
 
     store = Store.open(store_path, create=False)
     store.try_recover_statistics()
-    found = collect(store, since=since, topic=topic, now=time.time())
+    origin = {"application": application, "cluster": cluster}
+    found = collect(store, since=since, topic=topic, now=time.time(), origin=origin)
     output.emit(found) if as_json else _print(found)
 
 
-def collect(store: Store, *, since: float | None, topic: str | None, now: float) -> dict[str, Any]:
-    """Return the statistics of get_stats() from the rows of a store."""
-    query = {"since": None if since is None else int(since), "topic": topic}
+def collect(
+    store: Store,
+    *,
+    since: float | None,
+    topic: str | None,
+    now: float,
+    origin: Mapping[str, str | None] = _ALL,
+) -> dict[str, Any]:
+    """Return the statistics of get_stats() from the rows of a store. `origin` selects an application and a cluster."""
+    query = {"since": None if since is None else int(since), "topic": topic, **origin}
     (totals,) = store.rows("totals", **query)
-    topics = store.rows("totals_by_topic", since=query["since"])
+    topics = store.rows("totals_by_topic", since=query["since"], **origin)
     begin, end = _span(store, query, now)
     counts = {row["bucket"]: row["count"] for row in store.rows("latency_buckets", **query)}
     sent, dead, failed = totals["acknowledged"], totals["dead"], totals["failed_attempts"]
     elapsed = max(end - begin, 1.0)
-    pending = {row["topic"]: row["count"] for row in store.rows("dead_letters_by_topic")}
+    pending = {row["topic"]: row["count"] for row in store.rows("dead_letters_by_topic", **origin)}
     pending = {name: number for name, number in pending.items() if topic in (None, name)}
     stats: dict[str, Any] = {
         "store": str(store.path),
@@ -83,7 +101,7 @@ def collect(store: Store, *, since: float | None, topic: str | None, now: float)
         "bytes_per_second": totals["bytes"] / elapsed,
         "error_rate": failed / (sent + failed) if sent + failed else 0.0,
         "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
-        "pending_messages": _pending(store, now),
+        "pending_messages": _pending(store, now, origin),
         "topic_stats": {row["topic"]: _of_topic(row) for row in topics if topic in (None, row["topic"])},
         "dlq_stats": {"total_messages": sum(pending.values()), "topic_breakdown": pending},
     }
@@ -100,11 +118,10 @@ def _span(store: Store, query: Mapping[str, Any], now: float) -> tuple[float, fl
     return float(rows[0]["window_start"]), float(rows[-1]["window_start"] + rows[-1]["seconds"])
 
 
-def _pending(store: Store, now: float) -> int:
+def _pending(store: Store, now: float, origin: Mapping[str, str | None]) -> int:
     """Return the pending messages of the running producers."""
-    return sum(
-        row["pending"] for row in store.rows("producers", since=now - ALIVE) if row["closed_at"] is None
-    )
+    producers = store.rows("producers", since=now - ALIVE, **origin)
+    return sum(row["pending"] for row in producers if row["closed_at"] is None)
 
 
 def _of_topic(row: Mapping[str, Any]) -> dict[str, int]:

@@ -20,6 +20,7 @@ class ProducerInfo:
     host: str
     version: str
     cluster_id: Callable[[], str]
+    application: str = ""
 
 
 class ReplayRecord(NamedTuple):
@@ -72,6 +73,7 @@ def make_dead_letter(
         failed_at=last.failed_at,
         host=producer.host,
         version=producer.version,
+        application=producer.application,
     )
 
 
@@ -93,7 +95,7 @@ def from_malformed_input(
         message_id, producer.cluster_id(), producer.producer_id, topic, key, raw, (), None, None, "not_sent",
         NEVER_A_MESSAGE, failure.kind, failure.code, text, fingerprint(failure.code, text),
         (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=producer.host,
-        version=producer.version,
+        version=producer.version, application=producer.application,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ _FAILURE = (
 _ORIGIN = ("accepted_at", "failed_at", "source", "host", "version", "replay_count")
 LETTER_COLUMNS = (
     *(*_RECORD, "value_size", *_FAILURE, "attempts", *_ORIGIN),
-    *("operation_id", "state_at", "landed_partition", "landed_offset"),
+    *("operation_id", "state_at", "landed_partition", "landed_offset", "application"),
 )
 WRITTEN_COLUMNS = (*LETTER_COLUMNS, "key_mark")
 BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
@@ -38,7 +38,7 @@ OLDEST_FIRST = "accepted_at, length(message_id), message_id"
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
 _BYTES = ("key", "value")
 _record_of, _failure_of, _origin_of = attrgetter(*_RECORD), attrgetter(*_FAILURE), attrgetter(*_ORIGIN)
-_TEXTS = ("topic", "error_text", "verdict_reason", "source", "host", "code")
+_TEXTS = ("topic", "error_text", "verdict_reason", "source", "host", "code", "application")
 _texts_of = attrgetter(*_TEXTS)
 
 
@@ -54,7 +54,7 @@ def dead_letter_row(
     size = None if dead_letter.value is None else len(dead_letter.value)
     return (
         *(*_record_of(dead_letter), size, *_failure_of(dead_letter), len(dead_letter.attempts)),
-        *(*_origin_of(dead_letter), operation_id, now, None, None),
+        *(*_origin_of(dead_letter), operation_id, now, None, None, dead_letter.application),
     )
 
 
@@ -137,6 +137,8 @@ def write_line(dead_letter: DeadLetter) -> bytes:
     record |= {name: _text(record[name]) for name in _BYTES}
     record["headers"] = [[name, _text(value)] for name, value in dead_letter.headers]
     record["attempts"] = [[one.failed_at, one.code, one.text] for one in dead_letter.attempts]
+    if not dead_letter.application:  # versions without application names reject an unknown field
+        del record["application"]
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 

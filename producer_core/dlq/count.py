@@ -11,10 +11,22 @@ from producer_core.dlq.filter import DeadLetterFilter
 
 HOUR = 3600.0
 
-Column = Literal["topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id"]
-COLUMNS = ("topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id")
+Column = Literal[
+    "topic", "code", "verdict", "state", "kind", "fingerprint", "cluster_id", "producer_id", "application"
+]
+COLUMNS = (
+    "topic",
+    "code",
+    "verdict",
+    "state",
+    "kind",
+    "fingerprint",
+    "cluster_id",
+    "producer_id",
+    "application",
+)
 
-_COUNTED_COLUMNS = frozenset(COLUMNS) - {"producer_id"}
+_COUNTED_COLUMNS = frozenset(COLUMNS) - {"producer_id", "application"}
 _COUNTED_FIELDS = frozenset(
     {"topic", "group", "code", "verdict", "state", "cluster_id", "cluster_or_unknown", "since", "until"}
 )

@@ -52,6 +52,7 @@ def frame(
         "source": pyarrow.array([one.source for one in dead_letters], text),
         "producer_id": pyarrow.array([one.producer_id for one in dead_letters], text),
         "cluster_id": pyarrow.array([one.cluster_id for one in dead_letters], text),
+        "application": pyarrow.array([one.application for one in dead_letters], text),
     }
     if bodies:
         columns["value"] = pyarrow.array([_value(one, masked, decoder) for one in dead_letters], text)

@@ -24,6 +24,7 @@ _COLUMNS = {
     "state": "state",
     "cluster_id": "cluster_id",
     "producer_id": "producer_id",
+    "application": "application",
 }
 _TIMES = ("since", "until")
 _CLUSTER_OR_UNKNOWN = "cluster_id IN ('', ?)"
@@ -39,7 +40,7 @@ class DeadLetterFilter:
     1970). `key` must equal the whole key: text, or bytes in hexadecimal (`0x00ff`; `0x` is the empty key). `text` must
     occur in the error text; case is ignored. `state` None means any state; the default selects pending dead letters.
     `cluster_or_unknown` selects dead letters of that cluster and those without a known cluster; an empty text selects
-    only the latter.
+    only the latter. `application` is a name; an empty text selects dead letters without one.
 
     `body` must occur in value, key or headers: text, ignoring the case of a to z, or bytes in hexadecimal. Bodies have
     no index, so this is a limited search instead of an SQL condition: `DeadLetters.search` returns how many dead
@@ -61,6 +62,7 @@ class DeadLetterFilter:
     ids: tuple[str, ...] = ()
     body: str | None = None
     cluster_or_unknown: str | None = None
+    application: str | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in STATES:

@@ -100,7 +100,11 @@ def _safety(group: Group) -> str:
 
 def find(connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, *, limit: int) -> tuple[Group, ...]:
     """Return the largest groups of the matching dead letters, the largest first, the latest first among equal ones."""
-    with _two_threads(connection) if where.producer_id or where.text else contextlib.nullcontext():
+    with (
+        _two_threads(connection)
+        if where.producer_id or where.application is not None or where.text
+        else contextlib.nullcontext()
+    ):
         rows = _count_groups(connection, where, limit)
         if not rows:
             return ()

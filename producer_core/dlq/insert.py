@@ -14,11 +14,14 @@ from producer_core.store.merge import insert
 if TYPE_CHECKING:
     import duckdb
 
-_MERGED_COLUMNS = ("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id")
+_MERGED_COLUMNS = (
+    *("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id"),
+    "application",
+)
 _BODY_COLUMNS = ("message_id", "attempts")
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
-Stored = tuple[float, float, int, bool, str | None, tuple[Attempt, ...]]
+Stored = tuple[float, float, int, bool, str | None, str, tuple[Attempt, ...]]
 
 
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
@@ -68,6 +71,7 @@ def _as_stored(dead_letter: DeadLetter) -> Stored:
         dead_letter.replay_count,
         dead_letter.quarantined,
         None,
+        dead_letter.application,
         dead_letter.attempts,
     )
 
@@ -83,13 +87,14 @@ def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
         return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
-    _, accepted_at, replay_count, quarantined, _, attempts = earlier
+    _, accepted_at, replay_count, quarantined, _, application, attempts = earlier
     return replace(
         dead_letter,
         state="dead",
         accepted_at=accepted_at,
         replay_count=replay_count,
         quarantined=quarantined,
+        application=application or dead_letter.application,  # another application may have replayed it
         attempts=tuple(dict.fromkeys((*attempts, *dead_letter.attempts))),
     )
 

@@ -287,4 +287,5 @@ def _merged(earlier: DeadLetter | None, dead_letter: DeadLetter) -> DeadLetter:
         accepted_at=earlier.accepted_at,
         replay_count=max(earlier.replay_count, dead_letter.replay_count),
         quarantined=earlier.quarantined or dead_letter.quarantined,
+        application=earlier.application or dead_letter.application,
     )

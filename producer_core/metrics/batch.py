@@ -169,6 +169,7 @@ class ProducerRow(NamedTuple):
     runs_replays: bool
     delivery: str
     settings: str
+    application: str = ""  # empty: the producer has no application name
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,11 @@ class Batch:
         kept = self.ledger[dropped:]
         lost = self.acknowledgements - sum(row.count for row in kept)
         return replace(self, ledger=kept, ledger_lost=self.ledger_lost + lost)
+
+    @property
+    def application(self) -> str:
+        """The producer's application; empty without one, and without a heartbeat."""
+        return "" if self.producer is None else self.producer.application
 
     @property
     def cluster_id(self) -> str:

@@ -131,7 +131,7 @@ def _table(records: Sequence[Record]) -> pa.Table:
         pa.array(firsts, pa.int64()),
         pa.array(sequences, pa.int64()),
         *(_lists(column(name), kind.row, always=name in _ALWAYS) for name, kind in KINDS.items()),
-        _heartbeats(column("producer")),
+        _heartbeats(column("producer"), column("application")),
     ]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
@@ -147,9 +147,15 @@ def _lists(kinds: Sequence[Any], row: type[Any], *, always: bool) -> pa.ListArra
     )
 
 
-def _heartbeats(rows: Sequence[Any]) -> pa.StructArray:
-    """Return one struct per record, null for a record without a heartbeat."""
-    structs = _structs([row for row in rows if row is not None], ProducerRow)
+def _heartbeats(rows: Sequence[Any], applications: Sequence[Any]) -> pa.StructArray:
+    """Return one struct per record, null for a record without a heartbeat. The application is a field of the record."""
+    _check_lists([row for row in rows if row is not None])
+    given = [
+        [*row, "" if name is None else name]
+        for row, name in zip(rows, applications, strict=True)
+        if row is not None
+    ]
+    structs = _structs(given, ProducerRow)
     places = accumulate(row is not None for row in rows)
     return structs.take(
         pa.array(
@@ -158,9 +164,13 @@ def _heartbeats(rows: Sequence[Any]) -> pa.StructArray:
     )
 
 
-def _structs(rows: Sequence[Any], kind: type[Any]) -> pa.StructArray:
+def _check_lists(rows: Sequence[Any]) -> None:
     if not {list}.issuperset(map(type, rows)):
         raise TypeError("a row is not a list")
+
+
+def _structs(rows: Sequence[Any], kind: type[Any]) -> pa.StructArray:
+    _check_lists(rows)
     columns_of_kind = _COLUMNS[kind]
     # raises ValueError for rows of unequal length
     columns: Any = zip(*rows, strict=True) if rows else ((),) * len(columns_of_kind)

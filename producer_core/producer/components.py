@@ -99,7 +99,11 @@ class Components:
             )
             self._duplicate_checks = self._make_duplicate_checks()
             self.info = ProducerInfo(
-                str(self.session.id), socket.gethostname(), __version__, self.known_cluster
+                str(self.session.id),
+                socket.gethostname(),
+                __version__,
+                self.known_cluster,
+                options.application,
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice

@@ -12,6 +12,7 @@ from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError
+from producer_core.producer.application import VARIABLE
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -82,7 +83,7 @@ def _provider(names: tuple[str, ...]) -> bool | TracerProvider:
         return True
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        resource = resource.merge(Resource({SERVICE_NAME: _SERVICE}))
+        resource = resource.merge(Resource({SERVICE_NAME: os.environ.get(VARIABLE) or _SERVICE}))
     provider = TracerProvider(resource=resource)  # the interpreter's exit shuts it down
     for name in names:
         provider.add_span_processor(BatchSpanProcessor(_exporter(name)))

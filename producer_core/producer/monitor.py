@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -35,10 +37,21 @@ class Monitor:
     The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay` and `clear`
     as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`. The
     widget belongs to the dashboard and is loaded through the entry point group `producer_core.dashboard`.
+
+    `application` (an empty text: producers without a name) and `cluster` (an id) restrict all of it, also the dead letters
+    that `replay` and `clear` select, unless their filter names others. `replays` and `audit` show the whole store.
     """
 
-    def __init__(self, source: HasStore | Store | Path | str) -> None:
+    def __init__(
+        self,
+        source: HasStore | Store | Path | str,
+        *,
+        application: str | None = None,
+        cluster: str | None = None,
+    ) -> None:
         self.store = _store_of(source)
+        self.application = application
+        self.cluster = cluster
         self._widget: Any = None
 
     # widget
@@ -46,7 +59,7 @@ class Monitor:
     def widget(self) -> Any:
         """Return the live widget, the same object until close(). ImportError names the packages to install."""
         if self._widget is None or self._widget.comm is None:
-            self._widget = _widget_class()(self.store)
+            self._widget = _widget_class()(self.store, **self._origin)
         return self._widget
 
     def close(self) -> None:
@@ -69,15 +82,24 @@ class Monitor:
         """Return the delivery statistics per window as a frame; see `producer_core.store.history`."""
         from producer_core.store.history import history
 
-        return history(self.store, last, topic=topic, by_topic=by_topic, step=step, kind=kind)
+        return history(
+            self.store,
+            last,
+            topic=topic,
+            application=self.application,
+            cluster=self.cluster,
+            by_topic=by_topic,
+            step=step,
+            kind=kind,
+        )
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
         """Return the causes of the dead letters, the most frequent first, each with its meaning and advice."""
-        return self._dead_letters().groups(where or _everything(), limit=limit)
+        return self._dead_letters().groups(self._own(where), limit=limit)
 
     def to_frame(self, where: DeadLetterFilter | None = None, **options: Any) -> Any:
         """Return the dead letters as a frame; see `DeadLetters.to_frame`."""
-        return self._dead_letters().to_frame(where, **options)
+        return self._dead_letters().to_frame(self._own(where), **options)
 
     # actions
 
@@ -86,7 +108,7 @@ class Monitor:
         from producer_core.replay.dry_run import dry_run
         from producer_core.replay.schema_versions import schema_versions
 
-        where = where or _everything()
+        where = self._own(where)
         return dry_run(self.store, where, schemas=schema_versions(self.store, where))
 
     def replay(
@@ -100,7 +122,7 @@ class Monitor:
         """
         from producer_core.replay import handle
 
-        return handle.begin(self.store, where or _everything(), rate=rate, timeout=timeout)
+        return handle.begin(self.store, self._own(where), rate=rate, timeout=timeout)
 
     def replays(self) -> Replays:
         """Return all replays that have not ended, the latest first. Each has the methods of a `replay` result."""
@@ -110,7 +132,7 @@ class Monitor:
 
     def clear(self, where: DeadLetterFilter) -> ArchiveResult:
         """Archive the dead letters that match; nothing is deleted. DeadLetterFilter() matches all."""
-        return self._dead_letters().archive(where, who=current_actor(), origin=NOTEBOOK)
+        return self._dead_letters().archive(self._own(where), who=current_actor(), origin=NOTEBOOK)
 
     def audit(self, limit: int = 50) -> ReplayActions:
         """Return the operators' actions on this store, the latest first."""
@@ -136,7 +158,7 @@ class Monitor:
 
     def _repr_html_(self) -> str:
         try:
-            return str(_widget_class().still(self.store))
+            return str(_widget_class().still(self.store, **self._origin))
         except (ImportError, ProducerError):
             from producer_core._internal import html
 
@@ -144,9 +166,21 @@ class Monitor:
 
     def __repr__(self) -> str:
         try:
-            return _text(self.store)
+            return _text(self.store, self._origin)
         except ProducerError as error:
             return str(error)
+
+    @property
+    def _origin(self) -> dict[str, str | None]:
+        return {"application": self.application, "cluster": self.cluster}
+
+    def _own(self, where: DeadLetterFilter | None) -> DeadLetterFilter:
+        """Restrict a filter to the monitor's application and cluster, unless it names others."""
+        where = where or _everything()
+        application = self.application if where.application is None else where.application
+        known = where.cluster_id is not None or where.cluster_or_unknown is not None
+        cluster = where.cluster_id if known else self.cluster
+        return replace(where, application=application, cluster_id=cluster)
 
     def _dead_letters(self) -> DeadLetters:
         from producer_core.dlq import DeadLetters
@@ -185,12 +219,12 @@ def _everything() -> DeadLetterFilter:
     return DeadLetterFilter()
 
 
-def _text(store: Store) -> str:
+def _text(store: Store, origin: Mapping[str, str | None]) -> str:
     try:
-        return str(_widget_class().text(store))
+        return str(_widget_class().text(store, **origin))
     except ImportError:
-        totals = store.rows("totals")[0]
-        pending = sum(row["count"] for row in store.rows("dead_letters_by_topic"))
+        totals = store.rows("totals", **origin)[0]
+        pending = sum(row["count"] for row in store.rows("dead_letters_by_topic", **origin))
         return (
             f"Messages: {totals['acknowledged']:,} acknowledged, {totals['dead']:,} failed. "
             f"Pending dead letters: {pending:,}. {_NO_WIDGET}"

@@ -47,6 +47,7 @@ class ProducerOptions:
     tracing: bool | TracerProvider = False
     circuit_breaker: CircuitBreaker | None = None
     on_severe_errors: OnSevereErrors = "continue"
+    application: str = ""
 
     @property
     def has_broker(self) -> bool:

@@ -50,6 +50,7 @@ from producer_core.messages import (
 )
 from producer_core.metrics.counters import Metrics
 from producer_core.producer import arguments
+from producer_core.producer.application import application_name
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
@@ -106,6 +107,10 @@ class ReliableKafkaProducer:
     once. With a journal it still accepts messages, which wait there (docs/how-to/flow-control.md).
     `on_severe_errors="stop"` closes the producer after an error that needs an operator, such as refused credentials.
 
+    `application` names the application that the producer belongs to. Statistics and dead letters carry the name, and the
+    producer's methods list, count and replay the dead letters of this application only. Default: `PRODUCER_CORE_APPLICATION`,
+    else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/share-a-store.md).
+
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
     """
 
@@ -139,6 +144,7 @@ class ReliableKafkaProducer:
         tracing: bool | TracerProvider = False,
         circuit_breaker: CircuitBreaker | bool = False,
         on_severe_errors: OnSevereErrors = "continue",
+        application: str | None = None,
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
         **unknown: Never,
@@ -168,6 +174,7 @@ class ReliableKafkaProducer:
             alert_routes=given_routes(alert_routes), cluster_id=cluster_id, hooks=arguments.hooks_of(hooks),
             transport=transport, clock=clock, tracing=tracing, on_severe_errors=on_severe_errors,
             circuit_breaker=arguments.circuit_breaker_of(circuit_breaker),
+            application=application_name(application, os.environ),
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
@@ -543,6 +550,11 @@ class ReliableKafkaProducer:
     def connection(self) -> ConnectionState:
         """The state of the connection to the brokers and its last error."""
         return self._engine.connection
+
+    @property
+    def application(self) -> str:
+        """The name of the application; empty without one."""
+        return self._components.info.application
 
     @property
     def circuits(self) -> CircuitReport | None:

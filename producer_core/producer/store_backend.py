@@ -181,13 +181,22 @@ class StoreBackend:
         return self._destination().dead_letters  # type: ignore[return-value]  # Destination names the role only
 
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
-        """Restrict the filter to dead letters of the producer's cluster and those without a known cluster.
+        """Restrict the filter to the producer's application, and to its cluster and dead letters without a known cluster.
 
-        A filter that names a cluster is returned unchanged. Other producers of the same store may write to other
+        A filter that names an application or a cluster keeps it. Other producers of the same store may write to other
         clusters. While the producer's cluster is unknown, only dead letters without a known cluster match; unless `wait`
         is False, the call first asks the brokers for a short time.
         """
-        where = where or DeadLetterFilter()
+        where = self._of_application(where or DeadLetterFilter())
+        return self._of_cluster(where, wait=wait)
+
+    def _of_application(self, where: DeadLetterFilter) -> DeadLetterFilter:
+        """Restrict the filter to the producer's application, if it has one and the filter does not name any."""
+        if where.application is not None or not self._options.application:
+            return where
+        return replace(where, application=self._options.application)
+
+    def _of_cluster(self, where: DeadLetterFilter, *, wait: bool) -> DeadLetterFilter:
         if where.cluster_id is not None or where.cluster_or_unknown is not None:
             return where
         return replace(where, cluster_or_unknown=self._find_cluster(_CLUSTER_WITHIN if wait else 0.0))
@@ -211,7 +220,8 @@ class StoreBackend:
         return self._writer.take_unwritten()
 
     def state(self, message_id: str) -> str | None:
-        found = self.dead_letters().find(self.own(DeadLetterFilter(state=None, ids=(message_id,))), limit=1)
+        where = self._of_cluster(DeadLetterFilter(state=None, ids=(message_id,)), wait=True)
+        found = self.dead_letters().find(where, limit=1)
         return found[0].state if found else None
 
     def messages(self, topic: str | None) -> list[Message]:
@@ -231,7 +241,12 @@ class StoreBackend:
         dead = replace(message, status=MessageStatus.DLQ, last_error=error)
         dead_letter = dead_letter_of(dead, error, self._clock())
         self.recorder.died(
-            replace(dead_letter, cluster_id=self._cluster_id, producer_id=self._producer.identity)
+            replace(
+                dead_letter,
+                cluster_id=self._cluster_id,
+                producer_id=self._producer.identity,
+                application=self._options.application,
+            )
         )
         logger.warning(
             **with_fields(
@@ -254,7 +269,12 @@ class StoreBackend:
             unattended()
         ):  # a replay reads no statistics, so the recorder need not write them every second for it
             return self._replay(
-                sender, DeadLetterFilter(topic=topic), limit, timeout, inconclusive, to_cluster
+                sender,
+                self._of_application(DeadLetterFilter(topic=topic)),
+                limit,
+                timeout,
+                inconclusive,
+                to_cluster,
             )
 
     def _replay(
@@ -348,6 +368,7 @@ class StoreBackend:
             runs_replays=self._run_replays,
             delivery=self._options.guarantees.delivery,
             settings=self._settings,
+            application=self._options.application,
         )
 
     def _report_alerts(self, destination: RecorderDestination) -> None:

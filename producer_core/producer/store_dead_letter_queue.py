@@ -28,9 +28,9 @@ class StoredDeadLetters(Protocol):
 
 
 class StoreDeadLetterQueue:
-    """Shows the dead letters of the producer's cluster and those without a known cluster.
+    """Shows the dead letters of the producer's application, if it has a name, on its cluster or without a known cluster.
 
-    A filter that names a cluster selects that cluster instead; `get` finds any dead letter. Counts do not wait until
+    A filter that names an application or a cluster selects that one instead; `get` finds any dead letter. Counts do not wait until
     the producer knows its cluster. While the store is unavailable, only the number of buffered dead letters is known.
     """
 

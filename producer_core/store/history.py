@@ -30,6 +30,8 @@ def history(
     last: str | float = "1h",
     *,
     topic: str | None = None,
+    application: str | None = None,
+    cluster: str | None = None,
     by_topic: bool = False,
     step: int | None = None,
     kind: Kind | None = None,
@@ -38,7 +40,7 @@ def history(
     """Return one row per non-empty window of `step` seconds: `at` (UTC), counts, rates and latencies.
 
     `by_topic` returns one row per window and topic, without percentiles: those exist for all topics together, or for the
-    requested `topic`.
+    requested `topic`. `application` (an empty text for none) and `cluster` select producers.
     """
     import pyarrow
 
@@ -46,8 +48,9 @@ def history(
     width = step or next((width for width in _STEPS if seconds / width <= _ROWS), _STEPS[-1])
     since = int(now - seconds) // width * width
     with store.borrow():
-        rows = store.rows("series", since=since, bucket=width, topic=topic)
-        buckets = store.rows("latency_buckets_by_window", since=since, bucket_seconds=width, topic=topic)
+        chosen = {"since": since, "topic": topic, "application": application, "cluster": cluster}
+        rows = store.rows("series", bucket=width, **chosen)
+        buckets = store.rows("latency_buckets_by_window", bucket_seconds=width, **chosen)
     columns = _columns(rows if by_topic else _all_topics(rows), by_topic)
     if not by_topic:
         histograms: dict[int, dict[int, int]] = defaultdict(dict)

@@ -14,16 +14,27 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"^-- name: *(\w+) *$", re.M)
 _PARAMETER = re.compile(r"\$([a-z_]+)")
+_OF_APPLICATION = "of_application(producer_id)"
+_SAME_APPLICATION = "producer_id IN (SELECT producer_id FROM producers WHERE application = $application)"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A named statement with its description and parameters."""
+    """A named statement with its description and parameters.
+
+    `text` replaces `of_application(producer_id)` in the statement with a condition on `application`. Without that parameter
+    it is `true`: a join that restricts nothing would take longer than the rest of the statement.
+    """
 
     name: str
     description: str
     sql: str
     parameters: frozenset[str]
+
+    def text(self, given: Mapping[str, Any]) -> str:
+        """Return the statement for these parameters."""
+        named = given.get("application") is not None
+        return self.sql.replace(_OF_APPLICATION, _SAME_APPLICATION if named else "true")
 
     def bind(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters for DuckDB. Missing ones are NULL; an unknown one raises TypeError."""
@@ -31,13 +42,14 @@ class Query:
             raise TypeError(
                 f"query {self.name!r} has no parameter {sorted(unknown)}; it has {sorted(self.parameters)}"
             )
-        return {name: given.get(name) for name in self.parameters}
+        written = _PARAMETER.findall(self.text(given))
+        return {name: given.get(name) for name in self.parameters if name in written}
 
 
 def run(connection: duckdb.DuckDBPyConnection, name: str, /, **given: Any) -> duckdb.DuckDBPyConnection:
     """Run a named query on a borrowed connection. Parameters left out are NULL."""
     named = query(name)
-    return connection.execute(named.sql, named.bind(given))
+    return connection.execute(named.text(given), named.bind(given))
 
 
 def query(name: str) -> Query:
@@ -72,4 +84,5 @@ def _parse_one(name: str, body: str) -> Query:
     head = [line for line in lines if line.startswith("--")]
     sql = "\n".join(line for line in lines if not line.startswith("--")).strip().rstrip(";")
     description = " ".join(line.removeprefix("--").strip() for line in head)
-    return Query(name, description, sql, frozenset(_PARAMETER.findall(sql)))
+    parameters = _PARAMETER.findall(sql.replace(_OF_APPLICATION, _SAME_APPLICATION))
+    return Query(name, description, sql, frozenset(parameters))

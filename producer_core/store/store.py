@@ -111,7 +111,7 @@ class Store:
         """Return the rows of a named query as an Arrow table."""
         named = query(name)
         with self.borrow() as connection:
-            return connection.sql(named.sql, params=named.bind(params)).to_arrow_table()
+            return connection.sql(named.text(params), params=named.bind(params)).to_arrow_table()
 
     def execute(self, name: str, /, **params: Any) -> int:
         """Run a named statement of `sql/` in its own transaction; return the number of changed rows."""

@@ -36,9 +36,10 @@ _OPTIONS = (
     click.option("--message-id", help="Select one message."),
     click.option("--ids", help="Select messages by id, separated by commas."),
     click.option("--text", help="Text in the error, case-insensitive."),
-    click.option("--cluster-id", help="Select by cluster."),
+    click.option("--cluster", "--cluster-id", "cluster_id", help="Select by cluster."),
     click.option("--cluster-or-unknown", help="Select by cluster, including unknown clusters."),
     click.option("--producer-id", help="Select by producer."),
+    options.application,
     click.option(
         "--body",
         help="Text (or 0x00ff) in value, key or headers; a bounded search.",

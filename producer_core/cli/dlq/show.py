@@ -150,6 +150,7 @@ def _print(
             ("verdict", f"{dead_letter.verdict}: {text(dead_letter.verdict_reason)}"),
             ("error", f"{dead_letter.code}: {text(dead_letter.error_text)}"),
             ("group", dead_letter.fingerprint),
+            *([("application", dead_letter.application)] if dead_letter.application else []),
             ("producer", f"{dead_letter.producer_id} on {dead_letter.host or 'an unknown host'}, version {dead_letter.version or '?'}"),
             ("failed", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
             ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),

@@ -144,6 +144,11 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     metavar="TOPIC",
     help="Publish statistics and the ledger to this topic.",
 )
+@click.option(
+    "--application",
+    metavar="NAME",
+    help="Application of the messages; default: $PRODUCER_CORE_APPLICATION.",
+)
 @click.option("--cluster-id", help="Refuse to send to any other cluster.")
 @click.option(
     "--wait",
@@ -181,6 +186,7 @@ def send(
     nulls: tuple[str, ...],
     delimiter: str | None,
     telemetry_topic: str | None,
+    application: str | None,
     cluster_id: str | None,
     wait: float,
     as_json: bool,
@@ -240,6 +246,7 @@ def send(
             cluster_id=found,
             dedup=dedup,
             circuit_breaker=circuit_breaker,
+            application=application,
             telemetry_topic=telemetry_topic,
             resumable=resumable,
             listener=listener,

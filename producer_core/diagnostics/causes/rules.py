@@ -39,7 +39,7 @@ def _down(now: CauseInputs) -> Iterator[CauseFinding]:
         if broker.broker_id >= 0 and missed >= max(2, 0.05 * broker.samples):
             share = broker.down / broker.samples
             yield CauseFinding(
-                f"down-{broker.broker_id}",
+                f"down-{broker.key}",
                 f"{_sentence(broker.name)} is down or cannot be reached.",
                 f"It was not connected for {_percent(share)} of the time; messages for its partitions are pending.",
                 "Restart it, or check the network path to it. Its partitions become available once another broker leads them.",
@@ -53,7 +53,7 @@ def _timeouts(now: CauseInputs) -> Iterator[CauseFinding]:
     for broker in now.brokers:
         if broker.timeouts:
             yield CauseFinding(
-                f"timeouts-{broker.broker_id}",
+                f"timeouts-{broker.key}",
                 f"{_sentence(broker.name)} is not responding in time.",
                 f"{broker.timeouts:,} of {_count(broker.requests, 'request')} exceeded the request timeout.",
                 "Check the load and the disk of this broker, and the network. A shorter timeout detects a dead "
@@ -114,7 +114,7 @@ def _slow_broker(now: CauseInputs) -> Iterator[CauseFinding]:
         others = [mean for mean, other in measured if other is not broker]
         if others and rtt >= _SLOW / 2 and rtt >= 3 * median(others):
             yield CauseFinding(
-                f"slow-{broker.broker_id}",
+                f"slow-{broker.key}",
                 f"{_sentence(broker.name)} is slower than the others.",
                 f"Requests to it took {_time(rtt)} on average; requests to the others took {_time(median(others))}.",
                 "Check its disk, its load and the number of partitions it leads; moving leaders to other brokers helps "
@@ -210,7 +210,7 @@ def _disconnects(now: CauseInputs) -> Iterator[CauseFinding]:
     for broker in now.brokers:
         if broker.disconnects >= 3:
             yield CauseFinding(
-                f"breaks-{broker.broker_id}",
+                f"breaks-{broker.key}",
                 f"Connections to {broker.name} keep breaking.",
                 f"{_count(broker.disconnects, 'connection')} closed in {_time(now.seconds)}.",
                 "Possible causes: a broker that restarts, a proxy or firewall that closes idle connections, or a TLS "

@@ -35,6 +35,12 @@ class BrokerNumbers:
     throttle_sum: float = 0.0
     rtt_p99: float = 0.0
     throttle_highest: float = 0.0
+    cluster_id: str = ""
+
+    @property
+    def key(self) -> str:
+        """The broker among those of all clusters: brokers of different clusters have the same ids."""
+        return f"{self.broker_id}@{self.cluster_id}" if self.cluster_id else f"{self.broker_id}"
 
     @property
     def name(self) -> str:
@@ -112,17 +118,17 @@ def mean(total: float, count: float) -> float | None:
 
 def added(rows: Sequence[BrokerNumbers]) -> BrokerNumbers:
     """Return the rows of one or several brokers as one: sums, and the highest of maxima."""
-    return replace(rows[-1], **_sums(rows, skip=("broker_id", "address")))
+    return replace(rows[-1], **_sums(rows, skip=("broker_id", "address", "cluster_id")))
 
 
 def merged(slices: Sequence[CauseInputs]) -> CauseInputs:
     """Return one or more slices as one, from the start of the first to the end of the last."""
     start, end = min(part.at for part in slices), max(part.at + part.seconds for part in slices)
-    brokers: dict[int, list[BrokerNumbers]] = {}
+    brokers: dict[tuple[int, str], list[BrokerNumbers]] = {}
     causes: dict[tuple[str, str], int] = {}
     for part in slices:
         for broker in part.brokers:
-            brokers.setdefault(broker.broker_id, []).append(broker)
+            brokers.setdefault((broker.broker_id, broker.cluster_id), []).append(broker)
         for topic, code, count in part.causes:
             causes[topic, code] = causes.get((topic, code), 0) + count
     ordered = sorted(causes.items(), key=lambda item: (-item[1], item[0]))

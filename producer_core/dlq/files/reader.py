@@ -12,7 +12,7 @@ import orjson
 
 from producer_core._internal import untrusted_parquet
 from producer_core.dlq.files.manifest import FORMAT_VERSION, Format
-from producer_core.dlq.files.validation import ImportedRecord, imported_record
+from producer_core.dlq.files.validation import ABSENT_EARLIER, ImportedRecord, imported_record
 from producer_core.dlq.files.writers import METADATA, schema
 from producer_core.errors import TransferError
 
@@ -151,6 +151,8 @@ def _check_schema(path: Path, found: pyarrow.Schema) -> None:
         raise TransferError(f"{path} has the newer format version {version}.", fix="Upgrade producer-core.")
     for column in schema(masked=False):
         index = found.get_field_index(column.name)
+        if index < 0 and column.name in ABSENT_EARLIER:
+            continue
         if index < 0 or found.field(index).type != column.type:
             raise TransferError(f"{path} has no column {column.name!r} of type {column.type}.")
 

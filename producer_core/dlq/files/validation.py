@@ -38,6 +38,7 @@ def imported_record(record: Record) -> ImportedRecord:
     A verdict that a resend is safe becomes `possibly_persisted`, because the source store may have replayed the dead
     letter since, and this store does not know. One exported during a replay also gets the state dead.
     """
+    record = {**ABSENT_EARLIER, **record}
     for name, check in _CHECKS.items():
         if name not in record:
             raise ValueError(f"field {name!r} is missing")
@@ -138,7 +139,7 @@ def _attempts(value: Any) -> bool:
 _CHECKS: dict[str, Check] = {
     "message_id": _id,
     **dict.fromkeys(("cluster_id", "producer_id", "topic", "verdict_reason", "code"), _text),
-    **dict.fromkeys(("error_text", "fingerprint", "host", "version"), _text),
+    **dict.fromkeys(("error_text", "fingerprint", "host", "version", "application"), _text),
     "source": _or_none(_text),
     "verdict": _one_of(Verdict),
     "kind": _one_of(Kind),
@@ -154,6 +155,8 @@ _CHECKS: dict[str, Check] = {
     "headers": _headers,
     "attempts": _attempts,
 }
+ABSENT_EARLIER: Record = {"application": ""}
+"""Fields that exports of earlier versions do not have, with their defaults."""
 _DEAD_LETTER_FIELDS = tuple(
     name
     for name in _CHECKS

@@ -102,6 +102,7 @@ def dead_letter_of(
         source=_source(record, source_topic, origin, why_not),
         host=origin.host or "",
         version=origin.version or "",
+        application=origin.application or "",
         replay_count=generation,
         quarantined=generation >= quarantine_after,
     )

@@ -63,6 +63,7 @@ class RecordOrigin:
     client_id: str | None = None
     host: str | None = None
     version: str | None = None
+    application: str | None = None
     source: str | None = None
     replayable: str | None = None
     history: str | None = None

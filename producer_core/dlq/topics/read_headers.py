@@ -77,6 +77,7 @@ _CANONICAL: Mapping[str, tuple[str, Decode]] = {
     "client.id": ("client_id", text),
     "client.host": ("host", text),
     "client.version": ("version", text),
+    "client.application": ("application", text),
     "source": ("source", text),
     "replayable": ("replayable", text),
     "history": ("history", text),

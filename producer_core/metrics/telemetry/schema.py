@@ -1,6 +1,6 @@
 """Encode and decode telemetry records of schema version 1; docs/reference/telemetry.md describes the schema for readers.
 
-A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, and the rows of each kind of
+A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, `application` if the producer has one, and the rows of each kind of
 `metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left out. A producer with a ledger adds
 `ledger` and `given_up` in the same form. A reader merges each (producer_id, sequence) once, sets aside records with an unknown
 `v`, and ignores unknown fields.
@@ -8,19 +8,20 @@ A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `clu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 if TYPE_CHECKING:
-    from producer_core.metrics.batch import Batch
+    from producer_core.metrics.batch import Batch, ProducerRow
 
 SCHEMA_VERSION = 1
 HIGHEST = 2**53
 """The bound of the integers in a batch, in both directions: every JSON reader represents integers up to it exactly."""
 _ADDED_KINDS = ("client_statistics", "broker_statistics")
 """Kinds of rows that were added later: older writers do not send them, and older readers ignore them."""
-_RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost")
+_RARE_FIELDS = ("ledger", "given_up", "first", "ledger_lost", "application")
 """Fields that are left out of most records."""
 
 
@@ -39,12 +40,12 @@ def encode(batch: Batch) -> bytes:
             "statistics": batch.statistics,
             "latencies": batch.latencies,
             "errors": batch.errors,
-            "producer": batch.producer,
+            "producer": None if batch.producer is None else batch.producer[:-1],
             **{name: getattr(batch, name) for name in _ADDED_KINDS if getattr(batch, name)},
             **{
                 name: getattr(batch, name)
                 for name in _RARE_FIELDS
-                if getattr(batch, name) not in ((), None, 0)
+                if getattr(batch, name) not in ((), None, 0, "")
             },
             **({"first": 0} if batch.first == 0 else {}),
         },
@@ -55,7 +56,7 @@ def encode(batch: Batch) -> bytes:
 def decode(value: bytes) -> Batch:
     """Return the batch of a record. Raise ValueError for an invalid record, UnknownVersion for one of another version."""
     from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
-    from producer_core.metrics.batch import KINDS, Batch, ProducerRow
+    from producer_core.metrics.batch import KINDS, Batch
 
     try:
         data = orjson.loads(value)
@@ -70,7 +71,7 @@ def decode(value: bytes) -> Batch:
         return Batch(
             data["producer_id"],
             data["sequence"],
-            producer=ProducerRow(*data["producer"]) if data["producer"] else None,
+            producer=_heartbeat(data),
             ledger=tuple(LedgerRow(*row) for row in data.get("ledger", ())),
             given_up=tuple(GivenUpRow(*row) for row in data.get("given_up", ())),
             first=data.get("first"),
@@ -79,3 +80,11 @@ def decode(value: bytes) -> Batch:
         )
     except (KeyError, TypeError, orjson.JSONDecodeError) as error:
         raise ValueError(f"not a telemetry record: {error}") from error
+
+
+def _heartbeat(data: Mapping[str, Any]) -> ProducerRow | None:
+    from producer_core.metrics.batch import ProducerRow
+
+    if not data["producer"]:
+        return None
+    return ProducerRow(*data["producer"])._replace(application=data.get("application", ""))

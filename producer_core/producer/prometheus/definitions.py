@@ -113,6 +113,12 @@ METRICS: Mapping[str, MetricDefinition] = MappingProxyType(
             "summary", ("broker",), BOTH, "Seconds by which the broker throttled responses."
         ),
         "producer_core_producers": MetricDefinition("gauge", (), BOTH, "Running producers."),
+        "producer_core_application_producers": MetricDefinition(
+            "gauge",
+            ("application",),
+            BOTH,
+            "Running producers of each application; an empty label for those without a name.",
+        ),
         "producer_core_connected_producers": MetricDefinition(
             "gauge", (), BOTH, "Running producers with a connection to a broker."
         ),

@@ -17,6 +17,7 @@ TOPICS = 200
 _CODES = 64
 """Error codes with a label of their own. OpenTelemetry's value for the others is `_OTHER`."""
 _BROKERS = 64
+_APPLICATIONS = 64
 _BOOTSTRAP = "bootstrap"
 """The label of bootstrap addresses, which have no broker id."""
 
@@ -82,6 +83,7 @@ class Families:
         self._topics = BoundedLabels(topics)
         self._codes = BoundedLabels(_CODES, rest="_OTHER")
         self._brokers = BoundedLabels(_BROKERS)
+        self._applications = BoundedLabels(_APPLICATIONS)
         self._sums: dict[tuple[str, str], float] = {}  # exposed before, by metric and label
 
     def of(self, reading: Reading) -> list[Family]:
@@ -101,12 +103,19 @@ class Families:
             *(_by_label(name, brokers, attribute) for name, attribute in _OF_BROKER.items()),
             *(self._broker_durations(name, brokers, part) for name, part in _DURATIONS_OF_BROKER.items()),
             *_present(_OF_PRODUCERS, reading.producers),
+            self._producers_by_application(reading),
             *self._dead_letters(reading),
             *self._state_of_store(reading),
             *_present(_OF_PROCESS, reading.process),
             *self._circuits(reading),
             _build_info(),
         ]
+
+    def _producers_by_application(self, reading: Reading) -> Family:
+        counts: dict[tuple[str], int] = defaultdict(int)
+        for name, number in reading.applications.items():
+            counts[(self._applications.of(name) if name else "",)] += number
+        return Family("producer_core_application_producers", counts)
 
     def _durations(self, topics: Mapping[str, TopicReading]) -> Family:
         name = "messaging_client_operation_duration_seconds"

@@ -68,6 +68,8 @@ class MeasuredProducer(Protocol):
     @property
     def circuits(self) -> CircuitReport | None: ...
     @property
+    def application(self) -> str: ...
+    @property
     def closed(self) -> bool: ...
     def add_statistics_listener(self, listener: Callable[[Mapping[str, Any]], None]) -> None: ...
 
@@ -169,6 +171,7 @@ def _read(sources: Sequence[_ProducerSource]) -> Reading:
         client=add(ClientReading, [source.client for source in sources]),
         brokers=sum_by_label(BrokerReading, (item for source in sources for item in source.brokers.items())),
         producers=add(ProducersReading, [ProducersReading(), *map(_state, running)]),
+        applications=Counter(producer.application for producer in running),
         dead_letters=_dead_letters(producers),
         process=_process(running),
         circuits=_circuits(producers, running),

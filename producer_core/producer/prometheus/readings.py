@@ -127,7 +127,8 @@ class Reading:
     """All values at one moment. Topics are in the order in which they receive a label of their own.
 
     `dead_letters` is None where another source has them; so are `process`,
-    `circuits` and `store`. `oldest_dead_letters` has the
+    `circuits` and `store`. `applications` counts the running producers by
+    application. `oldest_dead_letters` has the
     seconds since 1970 of the oldest pending one by topic.
     """
 
@@ -136,6 +137,7 @@ class Reading:
     client: ClientReading = ClientReading()
     brokers: Mapping[int, BrokerReading] = field(default_factory=dict)
     producers: ProducersReading = ProducersReading()
+    applications: Mapping[str, int] = field(default_factory=dict)
     dead_letters: Mapping[DeadLetters, int] | None = None
     oldest_dead_letters: Mapping[str, float] = field(default_factory=dict)
     firing_alerts: Mapping[FiringAlerts, int] = field(default_factory=dict)

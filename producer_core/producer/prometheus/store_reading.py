@@ -121,11 +121,17 @@ def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Re
             client=ClientReading(**client),
             brokers={row.pop("broker_id"): BrokerReading(**row) for row in store.rows("metric_brokers")},
             producers=ProducersReading(**producers),
+            applications=_applications(store, now),
             dead_letters=_dead_letters(store),
             oldest_dead_letters={row["topic"]: row["oldest"] for row in store.rows("alerts_letters")},
             firing_alerts=_firing_alerts(store),
             store=StoreReading(store.path.stat().st_size, heartbeat_at, _alert_evaluation(store, now)),
         )
+
+
+def _applications(store: Store, now: float) -> Mapping[str, int]:
+    rows = store.rows("metric_applications", alive_since=now - ALIVE)
+    return {row["application"]: row["running"] for row in rows}
 
 
 def _topics(store: Store, histograms: Mapping[str, Mapping[int, int]]) -> Mapping[str, TopicReading]:

@@ -12,6 +12,7 @@ SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
 FROM client_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND of_application(producer_id)
 GROUP BY 1 ORDER BY 1;
 
 -- name: cut_off_times
@@ -20,11 +21,12 @@ SELECT window_start, max(resolution)::BIGINT AS seconds, sum(cut_off)::BIGINT AS
 FROM client_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY window_start HAVING sum(cut_off) > 0 ORDER BY window_start;
 
 -- name: broker_series
--- By window of `bucket` seconds and broker: durations, errors and state, summed over producers.
-SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, broker_id, max(address) AS address,
+-- By window of `bucket` seconds, cluster and broker: durations, errors and state, summed over producers.
+SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, cluster_id, broker_id, max(address) AS address,
        sum(samples)::BIGINT AS samples, sum(up)::BIGINT AS up, sum(down)::BIGINT AS down,
        sum(requests)::BIGINT AS requests, sum(retries)::BIGINT AS retries, sum(timeouts)::BIGINT AS timeouts,
        sum(disconnects)::BIGINT AS disconnects, sum(queue_count)::BIGINT AS queue_count, sum(queue_sum) AS queue_sum,
@@ -36,7 +38,8 @@ SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, broker_id, m
 FROM broker_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
-GROUP BY 1, broker_id ORDER BY 1, broker_id;
+  AND of_application(producer_id)
+GROUP BY 1, cluster_id, broker_id ORDER BY 1, cluster_id, broker_id;
 
 -- name: deaths_series
 -- Dead letters by window of `bucket` seconds, topic and error code, whatever their present state.
@@ -44,6 +47,7 @@ SELECT (floor(failed_at / $bucket) * $bucket)::BIGINT AS window_start, topic, co
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($application IS NULL OR application = $application)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, topic, code ORDER BY 1, count DESC, topic, code;
 
@@ -53,5 +57,6 @@ SELECT topic, code, min(failed_at) AS first_at, max(failed_at) AS last_at
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($application IS NULL OR application = $application)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic, code;

@@ -8,6 +8,7 @@ SELECT topic, code, kind, window_start >= coalesce($since, 0) AS inside, sum(cou
 FROM errors
 WHERE window_start >= coalesce($before, $since, 0) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY ALL ORDER BY topic, code, kind, inside;
 
 -- name: troubles_by_topic
@@ -18,6 +19,7 @@ SELECT topic, window_start >= coalesce($since, 0) AS inside, sum(acknowledged)::
 FROM statistics
 WHERE window_start >= coalesce($before, $since, 0) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY ALL ORDER BY topic, inside;
 
 -- name: troubles_series
@@ -29,12 +31,15 @@ SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY 1 ORDER BY 1;
 
 -- name: codes_known_before
 -- Error codes reported at any time before `since`, as far back as the store goes.
 SELECT DISTINCT code FROM errors
-WHERE ($since IS NULL OR window_start < $since) AND ($topic IS NULL OR topic = $topic) ORDER BY code;
+WHERE ($since IS NULL OR window_start < $since) AND ($topic IS NULL OR topic = $topic)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
+ORDER BY code;
 
 -- name: groups_that_died_again
 -- Of these groups, those with a dead letter that failed before and was replayed: its first failure is overwritten.

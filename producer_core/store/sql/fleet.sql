@@ -2,15 +2,17 @@
 
 -- name: fleet_producers
 -- Producers without their settings, the most recently seen first; `since` leaves out those not seen since then.
-SELECT producer_id, cluster_id, client_id, host, pid, version, started_at, seen_at, closed_at, connected, connection_error,
+SELECT producer_id, cluster_id, application, client_id, host, pid, version, started_at, seen_at, closed_at, connected, connection_error,
        pending, waiting_retry, queue_messages, queue_limit, memory_bytes, memory_limit, delivery
 FROM producers
 WHERE ($since IS NULL OR seen_at >= $since) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
 ORDER BY seen_at DESC, producer_id;
 
 -- name: fleet_known
 -- The numbers of producers and of hosts that the store knows.
-SELECT count(*) AS producers, count(DISTINCT host) AS hosts FROM producers;
+SELECT count(*) AS producers, count(DISTINCT host) AS hosts FROM producers
+WHERE ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application);
 
 -- name: fleet_counts
 -- Acknowledged messages per producer in a range, and `recently`: since $recent. Dead letters are counted separately.
@@ -19,6 +21,7 @@ SELECT producer_id, sum(acknowledged)::BIGINT AS acknowledged,
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY producer_id ORDER BY producer_id;
 
 -- name: deaths_by_writer
@@ -26,6 +29,7 @@ GROUP BY producer_id ORDER BY producer_id;
 SELECT DISTINCT topic, producer_id FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
 ORDER BY topic, producer_id;
 
 -- name: fleet_latencies
@@ -35,5 +39,6 @@ FROM (SELECT producer_id, bucket, sum(count)::BIGINT AS n
       FROM latencies
       WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
         AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
       GROUP BY producer_id, bucket)
 GROUP BY producer_id ORDER BY producer_id;

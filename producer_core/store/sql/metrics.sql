@@ -70,6 +70,12 @@ SELECT count(*) FILTER (running) AS running, count(*) FILTER (running AND connec
 FROM (SELECT *, closed_at IS NULL AND seen_at >= $alive_since AS running FROM producers
       WHERE client_id <> 'producer-core-dashboard');
 
+-- name: metric_applications
+-- The running producers of each application; empty for those without one. A dashboard that runs replays is left out.
+SELECT application, count(*) AS running FROM producers
+WHERE closed_at IS NULL AND seen_at >= $alive_since AND client_id <> 'producer-core-dashboard'
+GROUP BY application ORDER BY application;
+
 -- name: metric_dead_letters
 -- Dead letters that an operator may still act on, by topic, state, error code and verdict.
 SELECT topic, state, code, verdict, sum(n)::BIGINT AS count FROM dead_letter_counts

@@ -12,6 +12,7 @@ SELECT topic, code, arg_max(fingerprint, failed_at) AS fingerprint, count(*) AS 
 FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
 GROUP BY topic, code ORDER BY count DESC, topic, code LIMIT coalesce($limit, 50);
 
 -- name: deaths_without_letters
@@ -21,6 +22,7 @@ WITH died AS (
     SELECT topic, producer_id, sum(dead) AS dead FROM statistics
     WHERE dead > 0 AND ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
       AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+      AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
     GROUP BY ALL
 ), lettered AS (
     SELECT DISTINCT topic, producer_id FROM dead_letters
@@ -34,6 +36,7 @@ ORDER BY topic, producer_id;
 SELECT producer_id, count(*) AS dead FROM dead_letters
 WHERE ($since IS NULL OR failed_at >= $since) AND ($until IS NULL OR failed_at < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
 GROUP BY producer_id ORDER BY producer_id;
 
 -- name: delivered_since
@@ -41,20 +44,22 @@ GROUP BY producer_id ORDER BY producer_id;
 WITH asked AS (SELECT unnest($topics::VARCHAR[]) AS topic, unnest($lasts::DOUBLE[]) AS last)
 SELECT topic, sum(acknowledged)::BIGINT AS acknowledged FROM statistics JOIN asked USING (topic)
 WHERE window_start >= $since AND window_start > last AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
 -- Pending dead letters by topic, error code and verdict, from the counts.
 SELECT topic, code, verdict, sum(n)::BIGINT AS count
 FROM dead_letter_counts
-WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic)
+WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY topic, code, verdict HAVING sum(n) > 0 ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_waiting_of
--- The same for one producer, which the counts do not contain: from a scan of the dead letters.
+-- The same for one producer or application, which the counts do not contain: from a scan of the dead letters.
 SELECT topic, code, verdict, count(*) AS count
 FROM dead_letters
-WHERE state = 'dead' AND producer_id = $producer AND ($topic IS NULL OR topic = $topic)
+WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
 GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_missing
@@ -65,7 +70,9 @@ FROM (SELECT producer_id,
              first_batch - 1 - lag(last_batch) OVER (PARTITION BY producer_id ORDER BY first_batch) AS missing
       FROM merged_batches
       WHERE ($producer IS NULL OR producer_id = $producer)
-        AND producer_id IN (SELECT producer_id FROM producers WHERE seen_at >= $since))
+        AND producer_id IN (SELECT producer_id FROM producers
+                            WHERE seen_at >= $since AND ($cluster IS NULL OR cluster_id = $cluster)
+                              AND ($application IS NULL OR application = $application)))
 WHERE missing BETWEEN 1 AND 1000000;
 
 -- name: overview_clients
@@ -74,4 +81,5 @@ SELECT coalesce(sum(samples), 0)::BIGINT AS samples, coalesce(sum(cut_off), 0)::
        coalesce(max(fill_highest), 0)::DOUBLE AS fill_highest
 FROM client_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
-  AND ($producer IS NULL OR producer_id = $producer);
+  AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id);

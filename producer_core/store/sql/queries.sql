@@ -1,5 +1,6 @@
 -- Queries of the dashboard, the command line and the recorder. Ranges are [since, until) in seconds since 1970 and select
--- by the start of a window; a parameter that is left out, or NULL, does not restrict.
+-- by the start of a window; a parameter that is left out, or NULL, does not restrict. `of_application(producer_id)` is not
+-- a function: store/queries.py replaces it with a condition on the producer's application, $application.
 
 -- name: totals
 -- Sums over a range: accepted, acknowledged, dead, failed_attempts, ..., bytes, latency_sum; always one row.
@@ -12,6 +13,7 @@ SELECT coalesce(sum(accepted), 0)::BIGINT AS accepted, coalesce(sum(acknowledged
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
   AND ($cluster IS NULL OR cluster_id = $cluster);
 
 -- name: totals_by_topic
@@ -24,6 +26,7 @@ SELECT topic, sum(accepted)::BIGINT AS accepted, sum(acknowledged)::BIGINT AS ac
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND of_application(producer_id)
 GROUP BY topic ORDER BY topic;
 
 -- name: series
@@ -36,6 +39,7 @@ SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start,
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, topic ORDER BY 1, topic;
 
@@ -45,6 +49,7 @@ SELECT bucket, sum(count)::BIGINT AS count
 FROM latencies
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY bucket ORDER BY bucket;
 
@@ -54,6 +59,7 @@ SELECT topic, bucket, sum(count)::BIGINT AS count
 FROM latencies
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer) AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND of_application(producer_id)
 GROUP BY topic, bucket ORDER BY topic, bucket;
 
 -- name: latency_buckets_by_window
@@ -63,6 +69,7 @@ SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_sta
 FROM latencies
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, bucket ORDER BY 1, bucket;
 
@@ -74,6 +81,7 @@ FROM (SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS wind
       FROM latencies
       WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
         AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
         AND ($cluster IS NULL OR cluster_id = $cluster)
       GROUP BY 1, bucket)
 GROUP BY window_start ORDER BY window_start;
@@ -84,13 +92,14 @@ SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, code, sum(co
 FROM errors
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, code ORDER BY 1, code;
 
 -- name: topics
 -- All topics in the store, each with the time of its last write.
 SELECT topic, max(window_start)::BIGINT AS last_seen FROM statistics
-WHERE ($cluster IS NULL OR cluster_id = $cluster)
+WHERE ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 GROUP BY topic ORDER BY topic;
 
 -- name: dead_letters_by_topic
@@ -98,6 +107,7 @@ GROUP BY topic ORDER BY topic;
 SELECT topic, count(*) AS count, min(failed_at) AS oldest, max(failed_at) AS newest
 FROM dead_letters
 WHERE state = coalesce($state, 'dead') AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND ($application IS NULL OR application = $application)
 GROUP BY topic ORDER BY count DESC, topic;
 
 -- name: producers
@@ -108,17 +118,32 @@ SELECT *, (SELECT first(text ORDER BY subject <> producer_id, started_at) FROM a
            WHERE rule = 'circuit_opened' AND state = 'firing' AND told_by = producer_id) AS circuit
 FROM producers
 WHERE ($since IS NULL OR seen_at >= $since) AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND ($application IS NULL OR application = $application)
   AND client_id <> 'producer-core-dashboard'
 ORDER BY seen_at DESC, producer_id;
 
 -- name: alerts_firing
--- Firing alerts, the most severe first, each with whether a silence covers it at `now`.
+-- Firing alerts, the most severe first, each with whether a silence covers it at `now`. Those about producers of another
+-- application or cluster are left out.
 SELECT alerts.*, EXISTS (
            SELECT 1 FROM silences
            WHERE silences.rule = alerts.rule AND silences.subject IN ('', alerts.subject)
              AND silences.until > $now) AS silenced
 FROM alerts WHERE state = 'firing'
+  AND NOT EXISTS (SELECT 1 FROM producers
+                  WHERE producer_id IN (alerts.subject, alerts.told_by)
+                    AND (application <> $application OR cluster_id <> $cluster))
 ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
+
+-- name: applications
+-- The applications of the store, by name; empty for producers and dead letters without one.
+SELECT application FROM (SELECT DISTINCT application FROM producers UNION SELECT DISTINCT application FROM dead_letters)
+ORDER BY application;
+
+-- name: clusters
+-- The clusters of the store's producers and dead letters, by id.
+SELECT cluster_id FROM (SELECT DISTINCT cluster_id FROM producers UNION SELECT DISTINCT cluster_id FROM dead_letter_counts)
+WHERE cluster_id <> '' ORDER BY cluster_id;
 
 -- name: data_age
 -- The age of the data: seen_at of the latest heartbeat, window_start of the latest row; NULL without any.

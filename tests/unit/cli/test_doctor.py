@@ -78,6 +78,18 @@ def test_stats_can_be_restricted_by_time_and_topic(path):
     assert as_json(path, "stats", "--topic", "payments")["messages_sent"] == 1
 
 
+def test_stats_and_health_can_be_restricted_to_an_application_and_a_cluster(path):
+    stored(path, application="checkout")
+
+    for own in (("--application", "checkout"), ("--cluster", "c1")):
+        assert as_json(path, "stats", *own)["messages_sent"] == 100
+        assert as_json(path, "health", *own)["status"] == "healthy"
+    for other in (("--application", "billing"), ("--application", ""), ("--cluster", "c2")):
+        found = as_json(path, "stats", *other)
+        assert (found["messages_sent"], found["pending_messages"], found["topic_stats"]) == (0, 0, {})
+        assert as_json(path, "health", *other)["status"] == "unknown"
+
+
 def test_stats_text_names_the_topics_and_the_latency(path):
     shown = run(stored(path), "stats").output
 

@@ -85,7 +85,9 @@ def test_the_provider_has_the_service_name_of_the_environment_or_ours():
         "print(tracing_from_environment().resource.attributes['service.name'])"
     )
     for given, name in (({}, "producer-core"), ({"OTEL_SERVICE_NAME": "orders"}, "orders"),
-                        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=shop"}, "shop")):  # fmt: skip
+                        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=shop"}, "shop"),
+                        ({"PRODUCER_CORE_APPLICATION": "checkout"}, "checkout"),
+                        ({"PRODUCER_CORE_APPLICATION": "checkout", "OTEL_SERVICE_NAME": "orders"}, "orders")):  # fmt: skip
         environment = {"OTEL_TRACES_EXPORTER": "console", "PATH": "", **given}
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True,

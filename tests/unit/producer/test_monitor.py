@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
@@ -130,3 +132,15 @@ def test_statistics_and_the_close_report_are_tables(tmp_path):
     assert isinstance(stats, dict) and stats["messages_sent"] == 1
     assert "orders" in stats._repr_html_() and "<script" not in stats._repr_html_()
     assert "acknowledged" in producer.close()._repr_html_()
+
+
+def test_a_monitor_of_an_application_shows_and_clears_only_its_own_messages(store):
+    DeadLetters(store).add([replace(dead_letter(100, failed_at=1.0), application="checkout")])
+    checkout, others = Monitor(store, application="checkout"), Monitor(store, application="")
+
+    assert "Dead letters: orders 1" in repr(checkout) and "Dead letters: orders 10" in repr(others)
+    assert checkout.to_frame(kind="arrow").num_rows == sum(group.count for group in checkout.groups()) == 1
+    assert checkout.history(kind="arrow").num_rows == 0
+    assert checkout.clear(DeadLetterFilter()).count == 1
+    assert DeadLetters(store).count(DeadLetterFilter()) == 10
+    assert checkout.to_frame(DeadLetterFilter(application=""), kind="arrow").num_rows == 10

@@ -7,6 +7,7 @@ import threading
 import duckdb
 import pytest
 
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import StoreTooNew, StoreUnavailable
 from producer_core.store import Store, migrate
 from producer_core.store.migrate import Migration, migrations
@@ -174,3 +175,39 @@ def test_many_threads_can_open_a_new_store_at_once(path):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert opened == [migrations()[-1].version] * 6
+
+
+def test_dead_letters_and_producers_of_a_store_without_applications_have_none_and_stay_counted(
+    path, monkeypatch
+):
+    number = 3
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "migrations", lambda: migrations()[:11])
+        with Store.open(path).borrow(write=True) as connection:
+            _add_rows(connection, "producers", "producer_id", number)
+            _add_rows(connection, "dead_letters", "message_id", number)
+            connection.execute("UPDATE dead_letters SET state = 'dead', topic = 'orders'")
+
+    store = Store.open(path)
+
+    assert [row["application"] for row in store.rows("producers")] == [""] * number
+    dead_letters, without = DeadLetters(store), DeadLetterFilter(application="")
+    assert dead_letters.count(DeadLetterFilter()) == dead_letters.count(without) == number
+    assert dead_letters.archive(without, who="a", origin="python").count == number
+    assert dead_letters.count_by(DeadLetterFilter(state=None), "state") == {"archived": number}
+
+
+def _add_rows(connection, table, key, number):
+    """Insert rows with a distinct key and zeros in the other columns that need a value."""
+    columns = dict(
+        connection.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? AND NOT is_nullable",
+            [table],
+        ).fetchall()
+    )
+    values = ", ".join(
+        f"'{key}-' || place" if name == key else f"CAST('0' AS {kind})" for name, kind in columns.items()
+    )
+    connection.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM range({number}) AS rows(place)"
+    )

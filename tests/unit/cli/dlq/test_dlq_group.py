@@ -344,3 +344,13 @@ def test_an_alert_is_listed_acknowledged_and_silenced(path):
     assert as_json(path, "alerts", "list")[0]["alerts"][0]["silenced"] is True
     assert run(path, "alerts", "ack", "nothing").exit_code == 2
     assert run(path, "alerts", "silence", "nothing").exit_code == 2
+
+
+def test_dead_letters_are_selected_by_application_and_cluster(path):
+    DeadLetters(Store.open(path)).add([dead_letter(5, application="checkout", cluster_id="c2")])
+
+    for selection in (("--application", "checkout"), ("--cluster", "c2"), ("--cluster-id", "c2")):
+        (record,) = as_json(path, "dlq", "list", *selection)[0]["records"]
+        assert record["application"] == "checkout"
+    assert as_json(path, "dlq", "list", "--application", "")[0]["total"] == 4
+    assert "checkout" in run(path, "dlq", "show", id_text(id_bytes(SESSION, 5))).output

@@ -114,7 +114,7 @@ def test_the_browser_can_only_choose_a_listed_time_range(widget):
 
 
 def test_a_store_error_is_a_reply_not_an_exception(widget, monkeypatch):
-    def closed(*_):
+    def closed(*_, **__):
         raise StoreUnavailable("The store is gone.", fix="Bring it back.")
 
     monkeypatch.setattr(widget_state, "moment", closed)

@@ -50,3 +50,10 @@ def test_a_live_time_range_moves_in_steps():
     query = DeadLetterQuery(span="1 hour")
     assert query.at(NOW).since == query.at(NOW + 5).since
     assert query.at(NOW).since <= NOW - 3600 < query.at(NOW).since + 60
+
+
+def test_the_filters_of_other_pages_select_application_and_cluster():
+    found = DeadLetterQuery.from_query({"application": "(none)", "cluster": "c"}).where
+    assert (found.application, found.cluster_id) == ("", "c")
+    again = DeadLetterQuery.from_query(DeadLetterQuery(found).to_query()).where
+    assert again == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from producer_core.dashboard.charts.errors import group_trend
 from producer_core.dashboard.queries.error_groups import error_group
 from producer_core.dashboard.queries.view import View
@@ -18,6 +20,8 @@ def test_a_group_has_counts_states_and_a_trend(store):
     assert not page.new
     assert sum(group_trend(page).data[0].y) == 2
     assert error_group(store, "missing", VIEW, NOW) is None
+    assert error_group(store, POLICY, replace(VIEW, application="another"), NOW) is None
+    assert error_group(store, POLICY, replace(VIEW, application=""), NOW) == page
 
 
 def test_a_group_without_recent_failures_is_drawn_over_its_whole_time(store):

@@ -10,7 +10,7 @@ from producer_core.events import Attempt, DeadLetter
 from producer_core.kafka.classify import fingerprint
 from producer_core.metrics.histogram import RELATIVE_ERROR, bucket_of
 from producer_core.store import Batch, LatencyRow
-from tests.fixtures.latency import client, fill, messages
+from tests.fixtures.latency import broker, client, fill, messages
 from tests.fixtures.pages import VIEW
 
 NOW = 0.0
@@ -169,3 +169,17 @@ def test_mixed_failures_whose_named_cause_is_over_are_ongoing_since_the_first_fa
 
     assert found.evidence.startswith("3 of them with POLICY_VIOLATION")
     assert (round(found.since), found.ongoing) == (round(NOW - 290), True)
+
+
+def test_brokers_of_different_clusters_are_separate_and_a_cluster_can_be_selected(store):
+    fill(store)
+    row = broker(NOW - 5, 1)._replace(cluster_id="d", producer_id="q", rtt_sum=9.0)
+    store.append(Batch("q", 0, broker_statistics=(row,)))
+
+    both = queries.latency(store, VIEW, NOW)
+    assert [(one.cluster_id, one.broker_id) for one in both.brokers] == [("c", 1), ("c", 2), ("d", 1)]
+    assert sorted(both.rtt_by_broker) == [
+        "broker 1 (kafka1:9092), cluster c", "broker 1 (kafka1:9092), cluster d", "broker 2 (kafka2:9092), cluster c",
+    ]  # fmt: skip
+    (only,) = queries.latency(store, queries.View("5 min", cluster="d"), NOW).brokers
+    assert only.rtt == 9.0 / row.rtt_count

@@ -39,6 +39,11 @@ def test_an_address_omits_default_values():
     assert queries.View().query == {}
     assert queries.View("1 hour", "payments").query == {"topic": "payments", "range": "1 hour"}
     assert queries.View(wording.CUSTOM, start=5, end=25).query == {"since": "5", "until": "25"}
+    assert queries.View(application="checkout", cluster="c").query == {
+        "application": "checkout",
+        "cluster": "c",
+    }
+    assert queries.View(application="").query == {"application": "(none)"}
 
 
 def test_past_ranges_refresh_less_often():

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.views import header
+from producer_core.dashboard.views import application_filter, header
 from tests.fixtures import overview as overview_fixtures
 from tests.fixtures.overview import opened, shop
+from tests.fixtures.store_batches import heartbeat
 
 drawn = overview_fixtures.drawn
 
@@ -94,3 +95,24 @@ def test_a_producer_is_chosen_by_name_while_the_address_has_its_id(path, store, 
     assert not page.exception
     unknown = opened(path, monkeypatch, producer="gone").selectbox(key="producer")
     assert (unknown.value, unknown.options[-1]) == ("gone", "gone")
+
+
+@pytest.mark.slow
+def test_the_filters_for_application_and_cluster_appear_once_there_are_several(
+    path, store, monkeypatch, drawn
+):
+    shop(store, seen_at=time.time() + 60)
+    page = opened(path, monkeypatch)
+    assert not [box for box in page.selectbox if box.key in ("application", "cluster")]
+
+    for number, (name, cluster) in enumerate((("checkout", "c"), ("billing", "d"))):
+        row = heartbeat(f"q-{number}", time.time(), application=name, cluster_id=cluster)
+        store.append(row)
+    application_filter.applications.clear()
+    application_filter.clusters.clear()
+    page = opened(path, monkeypatch, application="checkout", cluster="c")
+    assert not page.exception
+    assert page.selectbox(key="application").options == ["All applications", "billing", "checkout", "(none)"]
+    assert page.session_state["view"].origin == {"producer": None, "application": "checkout", "cluster": "c"}
+    page.selectbox(key="application").set_value("(none)").run()
+    assert page.session_state["view"].application == ""

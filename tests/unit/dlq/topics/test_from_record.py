@@ -150,7 +150,7 @@ def test_the_message_id_of_a_foreign_record_is_noted_and_not_used():
 
 @pytest.mark.parametrize("dialect", ["producer_core", "spring", "connect"])
 def test_a_published_and_fetched_dead_letter_is_the_same(dialect):
-    before = one(attempts=(Attempt(1000.0, "_MSG_TIMED_OUT", "slow"), Attempt(1003.0, "POLICY_VIOLATION", "Broker: Policy violation")))  # fmt: skip
+    before = one(application="checkout", attempts=(Attempt(1000.0, "_MSG_TIMED_OUT", "slow"), Attempt(1003.0, "POLICY_VIOLATION", "Broker: Policy violation")))  # fmt: skip
     sent = (("pc-id", b"\x01" * 24), *write(before, dialect), ("pc-original-timestamp", b"1700000000123"))
     after = dead_letter_of(record(sent), SOURCE_TOPIC, now=1.0)
     expected = replace(

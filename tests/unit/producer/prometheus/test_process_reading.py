@@ -140,6 +140,7 @@ def test_the_state_of_a_process_covers_its_running_producers():
     assert values(collector, "producer_core_producers") == {(): 1}
     assert values(collector, "producer_core_pending_messages") == {(): 3}
     assert values(collector, "producer_core_connected_producers") == {(): 1}
+    assert values(collector, "producer_core_application_producers") == {(("application", ""),): 1}
     assert eventually(lambda: held[0].held == 3)
     held[0].release()
     waiting.close()

@@ -132,7 +132,7 @@ def test_the_same_topic_of_two_clusters_and_producers_is_one_series(store):
 
 def test_only_running_producers_count_as_present_state(store):
     rows = [
-        producer("a", NOW, pending=5, connected=True),
+        producer("a", NOW, pending=5, connected=True, application="checkout"),
         producer("b", NOW, pending=7, connected=False),
         producer("silent", NOW, pending=11, seen_at=NOW - 60),
         producer("closed", NOW, pending=13, closed_at=NOW),
@@ -143,6 +143,7 @@ def test_only_running_producers_count_as_present_state(store):
 
     found = read(store, NOW)
     assert (found.producers.running, found.producers.connected, found.producers.pending) == (2, 1, 12)
+    assert found.applications == {"": 1, "checkout": 1}
     assert found.store.heartbeat_at == NOW
 
 

@@ -1,0 +1,113 @@
+"""A producer's application: where its name comes from, what carries it, and which dead letters a named producer handles."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core import ReliableKafkaProducer
+from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.errors import ConfigError
+from producer_core.producer.application import application_name
+from producer_core.producer.environment import settings_from
+from producer_core.testing import InMemoryTransport
+from tests.fixtures.replays import dead_letter, message_id
+
+SERVICE = {"OTEL_SERVICE_NAME": "service"}
+ATTRIBUTES = {"OTEL_RESOURCE_ATTRIBUTES": "service.version=2, service.name=order%20entry"}
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "name"),
+    [
+        ("argument", {"PRODUCER_CORE_APPLICATION": "variable", **SERVICE}, "argument"),
+        (None, {"PRODUCER_CORE_APPLICATION": "variable", **SERVICE}, "variable"),
+        (None, {**SERVICE, **ATTRIBUTES}, "service"),
+        (None, ATTRIBUTES, "order entry"),
+        (None, {"OTEL_RESOURCE_ATTRIBUTES": "service.version=2"}, ""),
+        (None, {"PRODUCER_CORE_APPLICATION": ""}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_the_argument_precedes_the_variable_and_the_variable_opentelemetrys_service_name(
+    given, environment, name
+):
+    assert application_name(given, environment) == name
+
+
+@pytest.mark.parametrize("given", ["", " checkout", "a\nb", "x" * 256, 7, b"checkout"])
+def test_an_invalid_name_is_rejected(given):
+    with pytest.raises(ConfigError, match="is not the name of an application"):
+        application_name(given, {})
+
+
+def test_the_variable_is_not_a_client_setting():
+    assert settings_from({"PRODUCER_CORE_APPLICATION": "checkout", "PRODUCER_CORE_LINGER_MS": "7"}) == {
+        "linger.ms": "7"
+    }
+
+
+def producer_of(store, application=None):
+    return ReliableKafkaProducer(
+        "memory:1",
+        store=store,
+        cluster_id="here",
+        application=application,
+        transport=InMemoryTransport,
+        run_replays=False,
+    )
+
+
+def test_the_store_and_dead_letters_carry_the_name(store, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_APPLICATION", "checkout")
+
+    with producer_of(store) as producer:
+        producer.dead_letter("orders", b"{", code="malformed", text="not JSON")
+
+    (row,) = store.rows("producers")
+    (found,) = DeadLetters(store).find(DeadLetterFilter())
+    assert (row["application"], found.application) == ("checkout", "checkout")
+
+
+def test_a_named_producer_counts_lists_and_clears_only_its_own_dead_letters(store):
+    DeadLetters(store).add(
+        [
+            dead_letter(1, cluster_id="here", application="checkout"),
+            dead_letter(2, cluster_id="here", application="billing"),
+            dead_letter(3, cluster_id="here"),
+        ]
+    )
+
+    with producer_of(store) as everything, producer_of(store, "checkout") as checkout:
+        assert everything.get_stats()["dlq_stats"]["total_messages"] == 3
+        assert checkout.get_stats()["dlq_stats"]["total_messages"] == 1
+        assert [message.id for message in checkout.get_dlq_messages()] == [message_id(1)]
+        assert checkout.dlq.count(DeadLetterFilter(application="")) == 1
+        assert checkout.clear_dlq() == 1
+
+    assert DeadLetters(store).count_by(DeadLetterFilter(), "application") == {"billing": 1, "": 1}
+
+
+def test_a_replay_of_another_application_that_fails_keeps_the_name(store):
+    DeadLetters(store).add([dead_letter(1, application="checkout")])
+
+    DeadLetters(store).add([dead_letter(1, application="operator", failed_at=2e9)])
+
+    assert DeadLetters(store).get(message_id(1)).application == "checkout"
+
+
+def test_rows_of_an_earlier_version_have_no_name(store):
+    with store.borrow(write=True) as connection:
+        for table in ("producers", "dead_letters"):
+            columns = connection.execute(
+                "SELECT column_name, data_type FROM duckdb_columns() "
+                "WHERE table_name = ? AND column_name <> 'application' AND NOT is_nullable",
+                [table],
+            ).fetchall()
+            names = ", ".join(name for name, _ in columns)
+            values = ", ".join(f"CAST('0' AS {kind})" for _, kind in columns)
+            connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})")
+
+    with store.borrow() as connection:
+        assert connection.execute(
+            "SELECT application FROM producers UNION ALL SELECT application FROM dead_letters"
+        ).fetchall() == [("",), ("",)]

@@ -1,0 +1,98 @@
+"""A query for one application or cluster returns what a store of that application alone returns."""
+
+from __future__ import annotations
+
+import pytest
+
+from producer_core.dlq import DeadLetters
+from producer_core.metrics.batch import KINDS
+from producer_core.store import Batch, Store
+from producer_core.store.queries import queries
+from tests.fixtures.replays import dead_letter
+from tests.fixtures.store_batches import heartbeat
+
+NOW = 1_000
+APPLICATIONS = {"checkout": ("p-1", "c-1"), "billing": ("p-2", "c-2")}
+FILTERED = sorted(name for name, query in queries().items() if "application" in query.parameters)
+GIVEN = {
+    "since": 0, "bucket": 1, "bucket_seconds": 1, "now": NOW, "before": 0, "recent": 0, "limit": 10,
+    "topics": ["orders"], "lasts": [0.0],
+}  # fmt: skip
+
+
+def rows_of(name, producer, cluster):
+    """Return a row of a kind for each topic, with 1 for every number. The dead letters of refunds are elsewhere."""
+    known = {"window_start": NOW, "cluster_id": cluster, "producer_id": producer}
+    known |= {"code": "X", "kind": "permanent", "address": "host:9092"}
+    columns = KINDS[name].columns
+    topics = ("orders", "refunds") if "topic" in columns else ("",)
+    return tuple(
+        KINDS[name].row(
+            **{column: topic if column == "topic" else known.get(column, 1) for column in columns}
+        )
+        for topic in topics
+    )
+
+
+def add(store, application, number):
+    producer, cluster = APPLICATIONS[application]
+    row = heartbeat(producer, NOW, application=application, cluster_id=cluster, connected=True).producer
+    store.append(
+        Batch(producer, 0, producer=row, **{name: rows_of(name, producer, cluster) for name in KINDS})
+    )
+    store.append(Batch(producer, 5, producer=row))  # with a gap, so that windows are missing
+    DeadLetters(store).add(
+        [dead_letter(number, cluster_id=cluster, producer_id=producer, application=application)]
+    )
+    store.execute(
+        "alerts_fire", alert_id=f"a-{producer}", rule="producer_down", severity="critical", subject=producer, value=1,
+        threshold=0, text="down", advice="", started_at=NOW, told_by=producer,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stores")
+    both, alone = Store.open(folder / "both.duckdb"), Store.open(folder / "alone.duckdb")
+    add(both, "billing", 2)
+    add(both, "checkout", 1)
+    add(alone, "checkout", 1)
+    return both, alone
+
+
+def found(store, name, **filters):
+    given = {key: value for key, value in GIVEN.items() if key in queries()[name].parameters}
+    if name == "codes_known_before":
+        given["since"] = NOW + 1
+    rows = store.rows(name, **given, **filters)
+    return [{column: value for column, value in row.items() if column != "state_at"} for row in rows]
+
+
+@pytest.mark.parametrize("filters", [{"application": "checkout"}, {"cluster": "c-1"}], ids=str)
+@pytest.mark.parametrize("name", FILTERED)
+def test_a_filtered_query_returns_what_a_store_of_that_application_alone_returns(stores, name, filters):
+    both, alone = stores
+
+    assert found(both, name, **filters) == found(alone, name)
+    assert found(alone, name)
+
+
+@pytest.mark.parametrize("name", sorted({*FILTERED} - {"alerts_firing", "alerts_list", "alerts_shown"}))
+def test_an_unknown_application_has_no_data(stores, name):
+    both, _ = stores
+    nothing = found(both, name, application="unknown")
+
+    assert all(value in (0, None, "") for row in nothing for value in row.values())
+
+
+def test_every_query_for_an_application_is_also_one_for_a_cluster():
+    assert [name for name in FILTERED if "cluster" not in queries()[name].parameters] == []
+
+
+def test_the_filter_offers_all_applications_and_clusters(stores):
+    both, _ = stores
+    heartless = Batch("p-3", 0, producer=heartbeat("p-3", NOW, cluster_id="").producer)
+    both.append(heartless)
+
+    assert [row["application"] for row in both.rows("applications")] == ["", "billing", "checkout"]
+    assert [row["cluster_id"] for row in both.rows("clusters")] == ["c-1", "c-2"]
