@@ -1,9 +1,9 @@
 """Encode and decode telemetry records of schema version 1; docs/reference/telemetry.md describes the schema for readers.
 
-A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, `application` if the producer has one, and the rows of each kind of
-`metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left out. A producer with a ledger adds
-`ledger` and `given_up` in the same form. A reader merges each (producer_id, sequence) once, sets aside records with an unknown
-`v`, and ignores unknown fields.
+A record is one JSON object: `v`, `producer_id`, `sequence` (without gaps), `cluster_id`, `application` if the producer has
+one, and the rows of each kind of `metrics.batch.KINDS` as arrays in the order of their tuples. A kind without rows may be left
+out. A producer with a ledger adds `ledger` and `given_up` in the same form. A reader merges each (producer_id, sequence) once,
+sets aside records with an unknown `v`, and ignores unknown fields.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ FROM (SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS wind
       FROM latencies
       WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
         AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND of_application(producer_id)
+        AND of_application(producer_id)
         AND ($cluster IS NULL OR cluster_id = $cluster)
       GROUP BY 1, bucket)
 GROUP BY window_start ORDER BY window_start;
