@@ -32,7 +32,7 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.error_names import is_error_name
+from producer_core._internal.error_names import CODES
 from producer_core._internal.home_folder import expand_user
 from producer_core._internal.plural import plural
 from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
@@ -322,7 +322,7 @@ def _is_secret(name: str, active: MaskingRules) -> bool:
     plain = _plain(name)
     if _matches(plain, active.open):
         return False
-    looks_secret = _SECRET_NAME.search(plain) is not None and not is_error_name(name)
+    looks_secret = _SECRET_NAME.search(plain) is not None and name not in CODES
     return looks_secret or _matches(plain, active.names)
 
 
