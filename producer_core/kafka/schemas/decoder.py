@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.schema_id import Headers, Part, schema_tagged
 from producer_core.errors import ProducerError
+from producer_core.kafka.schemas.read_limits import NotReadable
 from producer_core.kafka.schemas.viewer_settings import viewer_settings
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ MAX_SIZE = 1 << 20
 """Bytes of the largest value that is decoded."""
 
 NOT_CONFIGURED = "No schema registry is configured."
+NOT_READABLE = "The bytes cannot be read with the schema."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,12 @@ class SchemaDecoder:
             return DecodedValue(tagged.schema_id, problem=_printable(reader))
         try:
             return DecodedValue(tagged.schema_id, reader.format, reader.read(tagged))
-        except ValueError as error:  # NotReadable, whose module is not imported here
+        except NotReadable as error:
             return DecodedValue(
                 tagged.schema_id, reader.format, problem=f"The bytes do not fit the schema: {error}."
             )
+        except Exception:  # one value of unknown origin must not end a page, a list or an export
+            return DecodedValue(tagged.schema_id, reader.format, problem=NOT_READABLE)
 
     def _opened(self) -> SchemaCache | str:
         if self._cache is None:

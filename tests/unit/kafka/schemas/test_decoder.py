@@ -9,7 +9,14 @@ import pytest
 
 from producer_core.dlq.displayed_body import displayed_key, displayed_value
 from producer_core.errors import ConfigError
-from producer_core.kafka.schemas.decoder import MAX_SIZE, NOT_CONFIGURED, SchemaDecoder
+from producer_core.kafka.schemas.decoder import (
+    MAX_SIZE,
+    NOT_CONFIGURED,
+    NOT_READABLE,
+    DecodedValue,
+    SchemaDecoder,
+)
+from producer_core.kafka.schemas.readers import Reader
 
 TAGGED = b"\0\0\0\0\7\x02"
 IN_A_PROCESS = """
@@ -70,3 +77,16 @@ def test_masking_rules_that_hide_values_and_keys_hide_them_before_anything_is_as
 def test_unmasked_bytes_are_hexadecimal_with_the_schema_id():
     found = displayed_value(TAGGED, (), SchemaDecoder(lambda: None), reveal=True)
     assert found.one == f"schema id 7, 0x000000000702. {NOT_CONFIGURED}"
+
+
+def test_a_reader_that_fails_in_an_unexpected_way_is_a_sentence_about_one_value():
+    class Cache:
+        def reader(self, schema_id):
+            def read(tagged):
+                raise RecursionError("secret=hunter2")
+
+            return Reader("Avro", read)
+
+    decoder = SchemaDecoder(lambda: None)
+    decoder._cache = Cache()
+    assert decoder.decode(TAGGED, (), "value") == DecodedValue(7, "Avro", problem=NOT_READABLE)
