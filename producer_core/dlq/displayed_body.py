@@ -49,24 +49,24 @@ class DisplayedBody:
 
 
 def displayed_value(
-    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, reveal: bool = False
+    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, topic: str, reveal: bool = False
 ) -> DisplayedBody:
-    """Return the value of a dead letter for display."""
+    """Return the value of a dead letter of the topic for display."""
     if decoder is None or (not reveal and is_hidden("values")):
         return DisplayedBody(display_value(data, reveal=reveal))
-    found = decoder.decode(data, headers, "value")
+    found = decoder.decode(data, headers, "value", topic)
     return _body(
         found, display_value(data, reveal=reveal) if found is None or found.problem else None, reveal
     )
 
 
 def displayed_key(
-    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, reveal: bool = False
+    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, topic: str, reveal: bool = False
 ) -> DisplayedBody:
-    """Return the key of a dead letter for display. Its `value` is text or None, also if it is decoded."""
+    """Return the key of a dead letter of the topic for display. Its `value` is text or None, also if it is decoded."""
     if decoder is None or (not reveal and is_hidden("keys")):
         return DisplayedBody(display_key(data, reveal=reveal))
-    found = decoder.decode(data, headers, "key")
+    found = decoder.decode(data, headers, "key", topic)
     body = _body(found, display_key(data, reveal=reveal) if found is None or found.problem else None, reveal)
     if body.value is None or isinstance(body.value, str):
         return body

@@ -83,7 +83,7 @@ class _Reader:
                 return self._text()
         if kind in self._named:
             return self.read(self._named[kind], depth + 1)
-        raise NotReadable(f"its schema has the unknown type {kind:.60}")
+        raise NotReadable("its schema has a type that Avro does not have")
 
     def _blocks(self, read_one: Callable[[], Any]) -> list[Any]:
         """Read the items of an array or map. A negative count is followed by the size of the block in bytes."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from producer_core._internal.schema_id import SchemaTagged
@@ -23,8 +23,10 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 
 
-def protobuf_reader(text: str, references: Mapping[str, str]) -> Callable[[SchemaTagged], Any]:
-    """Return the function that reads messages of a compiled schema. Raise UnusableSchema."""
+def protobuf_reader(
+    text: str, references: Mapping[str, str]
+) -> tuple[Callable[[SchemaTagged], Any], tuple[str, ...]]:
+    """Return the function that reads messages of a compiled schema, and the names of its messages. Raise UnusableSchema."""
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
@@ -51,7 +53,15 @@ def protobuf_reader(text: str, references: Mapping[str, str]) -> Callable[[Schem
             raise NotReadable("it has a message type that its schema does not have") from None
         return _Walk(pool).message(_parsed(kind, rest), 0)
 
-    return read
+    return read, tuple(_names(top))
+
+
+def _names(kinds: Iterable[Any]) -> Iterator[str]:
+    stack = list(kinds)
+    while stack:
+        kind = stack.pop()
+        yield kind.full_name
+        stack.extend(kind.nested_types)
 
 
 def _parsed(kind: Any, data: bytes) -> Any:

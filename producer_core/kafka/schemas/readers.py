@@ -29,21 +29,32 @@ class SchemaText:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads the values of one schema. `read` returns values of JSON and bytes, or raises NotReadable."""
+    """Reads the values of one schema. `read` returns values of JSON and bytes, or raises NotReadable.
+
+    `record_names` are those that a subject may be named after. `subjects` has the schema's subjects in the registry; None
+    for a GUID, which is the same in every registry.
+    """
 
     format: str
     read: Callable[[SchemaTagged], Any]
+    record_names: tuple[str, ...] = ()
+    subjects: frozenset[str] | None = None
+
+
+_Made = tuple[Callable[[SchemaTagged], Any], tuple[str, ...]]
+"""The function that reads values, and the names of the records."""
 
 
 def make_reader(schema: SchemaText) -> Reader:
     """Return the reader of a schema. Raise UnusableSchema, or ImportError without the extra `schemas`."""
     make = {"AVRO": _avro, "JSON": _json, "PROTOBUF": _protobuf}.get(schema.kind)
     if make is None:
-        raise UnusableSchema(f"Its schema has the unknown type {schema.kind:.40}.")
-    return Reader(FORMATS[schema.kind], make(schema))
+        raise UnusableSchema("Its schema has an unknown type.")
+    read, record_names = make(schema)
+    return Reader(FORMATS[schema.kind], read, record_names)
 
 
-def _avro(schema: SchemaText) -> Callable[[SchemaTagged], Any]:
+def _avro(schema: SchemaText) -> _Made:
     from fastavro.schema import parse_schema
 
     named: dict[str, Any] = {}
@@ -54,10 +65,11 @@ def _avro(schema: SchemaText) -> Callable[[SchemaTagged], Any]:
         check_avro([parsed, *named.values()])
     except Exception as error:  # fastavro raises KeyError, TypeError and others for a schema that is not one
         raise UnusableSchema("Its schema is not a valid Avro schema.") from error
-    return lambda tagged: read_avro(tagged.payload, parsed, named)
+    name = parsed.get("name") if isinstance(parsed, dict) else None
+    return lambda tagged: read_avro(tagged.payload, parsed, named), (name,) if isinstance(name, str) else ()
 
 
-def _json(schema: SchemaText) -> Callable[[SchemaTagged], Any]:
+def _json(schema: SchemaText) -> _Made:
     def read(tagged: SchemaTagged) -> Any:
         try:
             value = orjson.loads(tagged.payload)
@@ -67,7 +79,15 @@ def _json(schema: SchemaText) -> Callable[[SchemaTagged], Any]:
             raise NotReadable(f"it is nested deeper than {MAX_DEPTH} levels")
         return value
 
-    return read
+    return read, _title(schema.text)
+
+
+def _title(text: str) -> tuple[str, ...]:
+    try:
+        title = orjson.loads(text)["title"]
+    except (ValueError, TypeError, KeyError, IndexError):
+        return ()
+    return (title,) if isinstance(title, str) else ()
 
 
 def _deep(value: Any, levels: int) -> bool:
@@ -75,5 +95,5 @@ def _deep(value: Any, levels: int) -> bool:
     return levels < 0 or any(_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
-def _protobuf(schema: SchemaText) -> Callable[[SchemaTagged], Any]:
+def _protobuf(schema: SchemaText) -> _Made:
     return protobuf_reader(schema.text, schema.references)

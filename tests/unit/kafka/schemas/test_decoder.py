@@ -25,7 +25,7 @@ import sys
 from producer_core.dlq.displayed_body import displayed_value
 from producer_core.kafka.schemas.decoder import SchemaDecoder
 
-shown = displayed_value({value!r}, (), SchemaDecoder(lambda: {{"url": "http://127.0.0.1:1"}}))
+shown = displayed_value({value!r}, (), SchemaDecoder(lambda: {{"url": "http://127.0.0.1:1"}}), topic="orders")
 print(shown.one, [name for name in sys.modules if name.startswith(("confluent_kafka.schema_registry", "fastavro", "httpx"))])
 """
 
@@ -51,7 +51,7 @@ def test_a_value_that_is_too_long_is_not_decoded_and_no_settings_are_read():
     def settings():
         raise AssertionError
 
-    found = displayed_value(TAGGED + bytes(MAX_SIZE), (), SchemaDecoder(settings))
+    found = displayed_value(TAGGED + bytes(MAX_SIZE), (), SchemaDecoder(settings), topic="orders")
     assert found.one.endswith("too long to be shown masked. It is too long to be decoded.")
 
 
@@ -59,7 +59,7 @@ def test_settings_that_cannot_be_read_are_a_sentence():
     def settings():
         raise ConfigError("The file a does not exist.", fix="Check the path.")
 
-    found = displayed_value(TAGGED, (), SchemaDecoder(settings))
+    found = displayed_value(TAGGED, (), SchemaDecoder(settings), topic="orders")
     assert found.note == "The file a does not exist. Check the path."
 
 
@@ -70,18 +70,18 @@ def test_masking_rules_that_hide_values_and_keys_hide_them_before_anything_is_as
     def settings():
         raise AssertionError
 
-    assert displayed_value(TAGGED, (), SchemaDecoder(settings)).one == "6 bytes, hidden"
-    assert displayed_key(TAGGED, (), SchemaDecoder(settings)).one == "***"
+    assert displayed_value(TAGGED, (), SchemaDecoder(settings), topic="orders").one == "6 bytes, hidden"
+    assert displayed_key(TAGGED, (), SchemaDecoder(settings), topic="orders").one == "***"
 
 
 def test_unmasked_bytes_are_hexadecimal_with_the_schema_id():
-    found = displayed_value(TAGGED, (), SchemaDecoder(lambda: None), reveal=True)
+    found = displayed_value(TAGGED, (), SchemaDecoder(lambda: None), topic="orders", reveal=True)
     assert found.one == f"schema id 7, 0x000000000702. {NOT_CONFIGURED}"
 
 
 def test_a_reader_that_fails_in_an_unexpected_way_is_a_sentence_about_one_value():
     class Cache:
-        def reader(self, schema_id):
+        def known(self, schema_id):
             def read(tagged):
                 raise RecursionError("secret=hunter2")
 
@@ -89,4 +89,4 @@ def test_a_reader_that_fails_in_an_unexpected_way_is_a_sentence_about_one_value(
 
     decoder = SchemaDecoder(lambda: None)
     decoder._cache = Cache()
-    assert decoder.decode(TAGGED, (), "value") == DecodedValue(7, "Avro", problem=NOT_READABLE)
+    assert decoder.decode(TAGGED, (), "value", "orders") == DecodedValue(7, problem=NOT_READABLE)
