@@ -20,43 +20,45 @@ CODES = frozenset({
 })  # fmt: skip
 """The error codes of Kafka and librdkafka in which the masking rules find a word for a secret."""
 
-_CLASSES = frozenset({
-    "AuthorizationError",
-    "AuthorizationException",
-    "ClusterAuthorizationException",
-    "ClusterAuthorizationFailedError",
-    "CredentialRetrievalError",
-    "DefaultCredentialsError",
-    "DelegationTokenAuthDisabledError",
-    "DelegationTokenAuthorizationException",
-    "DelegationTokenAuthorizationFailedError",
-    "DelegationTokenDisabledException",
-    "DelegationTokenExpiredError",
-    "DelegationTokenExpiredException",
-    "DelegationTokenNotFoundError",
-    "DelegationTokenNotFoundException",
-    "DelegationTokenOwnerMismatchError",
-    "DelegationTokenOwnerMismatchException",
-    "DelegationTokenRequestNotAllowedError",
-    "ExpiredSignatureError",
-    "FetchSessionIdNotFoundError",
-    "FetchSessionIdNotFoundException",
-    "GroupAuthorizationException",
-    "GroupAuthorizationFailedError",
-    "InvalidSignatureError",
-    "InvalidTokenError",
-    "MissingTokenError",
-    "NoCredentialsError",
-    "OAuthTokenError",
-    "PartialCredentialsError",
-    "TokenExpiredError",
-    "TopicAuthorizationException",
-    "TopicAuthorizationFailedError",
-    "TransactionalIdAuthorizationException",
-    "TransactionalIdAuthorizationFailedError",
-    "UnacceptableCredentialError",
-    "UnacceptableCredentialException",
-})
+_CLASSES = frozenset(
+    {
+        "AuthorizationError",
+        "AuthorizationException",
+        "ClusterAuthorizationException",
+        "ClusterAuthorizationFailedError",
+        "CredentialRetrievalError",
+        "DefaultCredentialsError",
+        "DelegationTokenAuthDisabledError",
+        "DelegationTokenAuthorizationException",
+        "DelegationTokenAuthorizationFailedError",
+        "DelegationTokenDisabledException",
+        "DelegationTokenExpiredError",
+        "DelegationTokenExpiredException",
+        "DelegationTokenNotFoundError",
+        "DelegationTokenNotFoundException",
+        "DelegationTokenOwnerMismatchError",
+        "DelegationTokenOwnerMismatchException",
+        "DelegationTokenRequestNotAllowedError",
+        "ExpiredSignatureError",
+        "FetchSessionIdNotFoundError",
+        "FetchSessionIdNotFoundException",
+        "GroupAuthorizationException",
+        "GroupAuthorizationFailedError",
+        "InvalidSignatureError",
+        "InvalidTokenError",
+        "MissingTokenError",
+        "NoCredentialsError",
+        "OAuthTokenError",
+        "PartialCredentialsError",
+        "TokenExpiredError",
+        "TopicAuthorizationException",
+        "TopicAuthorizationFailedError",
+        "TransactionalIdAuthorizationException",
+        "TransactionalIdAuthorizationFailedError",
+        "UnacceptableCredentialError",
+        "UnacceptableCredentialException",
+    }
+)
 """The exceptions of Kafka's clients and of libraries for tokens in which the rules find such a word."""
 
 _LAST_NAME = re.compile(r"[\w.-]{1,64}\Z")
@@ -86,6 +88,8 @@ def names_an_error(text: str, end: int) -> bool:
 
 def _ends_a_sentence(before: str, after: str) -> bool:
     return any(
-        before.endswith(start) and not before[-len(start) - 1 : -len(start)].isalnum() and after.startswith(rest)
+        before.endswith(start)
+        and not before[-len(start) - 1 : -len(start)].isalnum()
+        and after.startswith(rest)
         for start, rest in _SENTENCES
     )

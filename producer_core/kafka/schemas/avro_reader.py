@@ -49,7 +49,9 @@ class _Reader:
         match kind:
             case "record" | "error":
                 name = self._budget.name
-                return {name(field["name"]): self.read(field["type"], depth + 1) for field in schema["fields"]}
+                return {
+                    name(field["name"]): self.read(field["type"], depth + 1) for field in schema["fields"]
+                }
             case "array":
                 return self._blocks(lambda: self.read(schema["items"], depth + 1))
             case "map":

@@ -40,7 +40,9 @@ def bound_responses(client: Any, *, max_bytes: int = MAX_BYTES, max_seconds: flo
 
     def on_response(response: Any) -> None:
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise httpx.RemoteProtocolError("the response is compressed")  # its size is not known before it is read
+            raise httpx.RemoteProtocolError(
+                "the response is compressed"
+            )  # its size is not known before it is read
         response.stream = Bounded(response.stream)
 
     session.event_hooks = {"response": [on_response]}

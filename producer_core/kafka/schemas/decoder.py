@@ -79,9 +79,7 @@ class SchemaDecoder:
         if isinstance(reader, str):
             return DecodedValue(tagged.schema_id, problem=printable(reader))
         if reader.subjects is not None and (
-            problem := subject_problem(
-                topic, part, reader.subjects, reader.record_names, stored=cache.stored
-            )
+            problem := subject_problem(topic, part, reader.subjects, reader.record_names, stored=cache.stored)
         ):
             return DecodedValue(tagged.schema_id, reader.format, problem=problem)
         try:

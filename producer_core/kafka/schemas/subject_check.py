@@ -9,9 +9,7 @@ from collections.abc import Collection
 
 from producer_core._internal.schema_id import Part
 
-OTHER_SUBJECTS = (
-    "The schema registry has this schema id only for subjects of other topics: it may be the id of another registry."
-)
+OTHER_SUBJECTS = "The schema registry has this schema id only for subjects of other topics: it may be the id of another registry."
 NO_SUBJECT = "The schema registry names no subject for this schema id: it may be the id of another registry."
 
 _SEPARATORS = (".", "-", "_")

@@ -16,7 +16,6 @@ from typing import Any
 
 from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
 from producer_core._internal.settings_file import read_settings
-
 from producer_core.errors import ConfigError
 
 _PREFIX = "schema.registry."
@@ -25,7 +24,6 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>@]+")
 
 class StoredSettings(dict[str, Any]):
     """The settings of a registry whose address comes from the store, not from the operator's own configuration."""
-
 
 
 def viewer_settings(

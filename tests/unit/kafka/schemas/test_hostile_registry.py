@@ -173,7 +173,9 @@ def test_a_password_in_another_setting_that_the_client_rejects_is_not_shown():
 
 @pytest.mark.parametrize(("status", "affects_all"), [(403, False), (418, False), (401, True), (503, True)])
 def test_only_a_failure_of_the_whole_registry_stops_other_ids(serve, status, affects_all):
-    url, _ = serve(lambda path, _: (status, {}) if "/5" in path else an_address(path, _), subjects=["users-value"])
+    url, _ = serve(
+        lambda path, _: (status, {}) if "/5" in path else an_address(path, _), subjects=["users-value"]
+    )
     decoder = own(url)
     assert decode(decoder, 5).problem
     assert bool(decode(decoder, 6).problem) is affects_all
@@ -277,4 +279,6 @@ def test_two_decoders_of_one_process_share_schemas_by_source(serve):
 def test_the_store_keeps_the_address_that_is_read(tmp_path):
     store = Store.open(tmp_path / "store.duckdb")
     store.change_settings({"schema_registry": "http://a:8081,http://b:8081"}, who="ann", origin="test")
-    assert viewer_settings({}, store.get_setting("schema_registry"), {}) == {"url": "http://a:8081,http://b:8081"}
+    assert viewer_settings({}, store.get_setting("schema_registry"), {}) == {
+        "url": "http://a:8081,http://b:8081"
+    }

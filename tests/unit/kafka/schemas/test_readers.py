@@ -128,7 +128,9 @@ def test_bytes_of_a_protobuf_message_are_masked_like_the_bytes_of_a_plain_value(
     assert orjson.loads(shown["payload"]) == display_value(SECRET)
     hidden = bytes(range(128, 160))
     assert display_decoded(read_protobuf(file, field(1, hidden))) == {"payload": "32 bytes that are not text"}
-    assert display_decoded(read_protobuf(file, field(1, hidden)), reveal=True) == {"payload": f"0x{hidden.hex()}"}
+    assert display_decoded(read_protobuf(file, field(1, hidden)), reveal=True) == {
+        "payload": f"0x{hidden.hex()}"
+    }
 
 
 @pytest.mark.parametrize("place", ["repeated", "map", "wrapper", "any"])
@@ -164,7 +166,9 @@ def _leaves(value):
 def test_an_extension_of_proto2_is_masked_by_its_name():
     file = a_file(syntax="proto2")
     file.message_type[0].extension_range.add(start=100, end=200)
-    file.extension.add(name="pin", number=100, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL, extendee=".shop.M")
+    file.extension.add(
+        name="pin", number=100, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL, extendee=".shop.M"
+    )
     found = read_protobuf(file, b"\xa2\x06\x041234")
     assert found == {"[shop.pin]": "1234"}
     assert display_decoded(found) == {"[shop.pin]": "***"}
