@@ -18,10 +18,11 @@ def bound_responses(client: Any, *, max_bytes: int = MAX_BYTES, max_seconds: flo
     session = getattr(getattr(client, "_rest_client", None), "session", None)
     if session is None:  # a client without a network, for tests
         return
-    httpx = sys.modules[type(session).__module__.partition(".")[0]]
+    httpx: Any = sys.modules[type(session).__module__.partition(".")[0]]  # httpx or httpx2
+    stream_type: Any = httpx.SyncByteStream
     session.headers["Accept-Encoding"] = "identity"
 
-    class Bounded(httpx.SyncByteStream):  # type: ignore[misc]
+    class Bounded(stream_type):  # type: ignore[misc]
         def __init__(self, stream: Any) -> None:
             self._stream = stream
 

@@ -68,7 +68,7 @@ class SchemaDecoder:
             return DecodedValue(tagged.schema_id, problem="It is too long to be decoded.")
         try:
             return self._decode(tagged, part, topic)
-        except Exception:  # one value of unknown origin must not end a page, a list or an export
+        except Exception:  # noqa: BLE001  one value of unknown origin must not end a page, a list or an export
             return DecodedValue(tagged.schema_id, problem=NOT_READABLE)
 
     def _decode(self, tagged: SchemaTagged, part: Part, topic: str) -> DecodedValue:

@@ -154,11 +154,11 @@ def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:
     _check_address(settings.client.get("url"))
     try:
         return SchemaRegistryClient.new_client({**_DEFAULTS, **settings.client})
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  its context is left out, because it may contain a password
         raise ConfigError(
             f"The schema registry's client rejects its settings: {mask_or_hide(str(error))}.",
             fix="Check the settings that begin with schema.registry.",
-        ) from None  # the error may contain a password
+        ) from None
 
 
 def _check_address(url: Any) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ConfigError, ProducerError
-from producer_core.kafka.schemas.readers import Reader, SchemaText, UnusableSchema, make_reader
+from producer_core.kafka.schemas.read_limits import UnusableSchema
+from producer_core.kafka.schemas.readers import Reader, SchemaText, make_reader
 from producer_core.kafka.schemas.registry import Registry
 from producer_core.kafka.schemas.registry_problem import NO_RESPONSE, NOT_USABLE, RegistryProblem, problem_of
 
@@ -29,13 +30,16 @@ _MAX_TEXT = 1 << 20
 _MAX_REFERENCES = 100
 
 
+_UNUSABLE = RegistryProblem(NOT_USABLE)
+
+
 @dataclass(slots=True)
 class _Fetch:
     """The look-up of one id by a thread of its own. `done` is set after the result."""
 
     started: float
     done: threading.Event = field(default_factory=threading.Event)
-    result: Reader | RegistryProblem = RegistryProblem(NOT_USABLE)
+    result: Reader | RegistryProblem = _UNUSABLE
 
     @property
     def outcome(self) -> Reader | str:
@@ -171,8 +175,8 @@ def _reader(registry: Registry, schema_id: int | str, stored: bool) -> Reader | 
         return RegistryProblem(f"Its format needs more packages: {error}.")
     except ProducerError as error:
         return problem_of(error, stored=stored)
-    except Exception:  # a response of another form than the registry's
-        return RegistryProblem(NOT_USABLE)
+    except Exception:  # noqa: BLE001  a response of another form than the registry's
+        return _UNUSABLE
 
 
 def _load(registry: Registry, schema_id: int | str) -> SchemaText:
