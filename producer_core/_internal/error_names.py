@@ -63,10 +63,10 @@ _CLASSES = frozenset(
 
 _LAST_NAME = re.compile(r"[\w.-]{1,64}\Z")
 _SENTENCES = (
-    ("Failed to acquire SASL OAUTHBEARER token", ": "),
-    ("Failed to create a token", ": "),
-    ("Failed to parse JSON token", ": error code:"),
-    ("Must supply an unexpired token", ": now="),
+    ("Failed to acquire SASL OAUTHBEARER token", re.compile(": ")),
+    ("Failed to create a token", re.compile(r": [A-Za-z_ ,()-]{1,80}: ")),
+    ("Failed to parse JSON token", re.compile(": error code: ")),
+    ("Must supply an unexpired token", re.compile(r": now=\d")),
 )
 """librdkafka's sentences about OAuth tokens, each with what follows it. A reason follows, not the token."""
 
@@ -83,13 +83,13 @@ def names_an_error(text: str, end: int) -> bool:
         return True
     if not text.startswith(": ", end):
         return False
-    return name.rpartition(".")[2] in _CLASSES or _ends_a_sentence(before, text[end : end + 16])
+    return name.rpartition(".")[2] in _CLASSES or _ends_a_sentence(before, text, end)
 
 
-def _ends_a_sentence(before: str, after: str) -> bool:
+def _ends_a_sentence(before: str, text: str, end: int) -> bool:
     return any(
         before.endswith(start)
         and not before[-len(start) - 1 : -len(start)].isalnum()
-        and after.startswith(rest)
+        and rest.match(text, end) is not None
         for start, rest in _SENTENCES
     )

@@ -156,9 +156,16 @@ def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:
         return SchemaRegistryClient.new_client({**_DEFAULTS, **settings.client})
     except Exception as error:  # noqa: BLE001  its context is left out, because it may contain a password
         raise ConfigError(
-            f"The schema registry's client rejects its settings: {mask_or_hide(str(error))}.",
+            f"The schema registry's client rejects its settings: {_reason(error, settings)}.",
             fix="Check the settings that begin with schema.registry.",
         ) from None
+
+
+def _reason(error: Exception, settings: SchemaSettings) -> str:
+    """Return the text of the error, or only its type if it can quote a part of an address that has a password."""
+    if any("@" in str(settings.client.get(name)) for name in ("url", "proxy")):
+        return type(error).__name__
+    return mask_or_hide(str(error))
 
 
 def _check_address(url: Any) -> None:

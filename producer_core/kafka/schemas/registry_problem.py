@@ -30,11 +30,13 @@ def problem_of(error: Exception, *, stored: bool) -> RegistryProblem:
     """
     if isinstance(error, ProducerClosed):  # its client was closed because it did not respond
         return RegistryProblem(NO_RESPONSE)
+    if not isinstance(error, SchemaUnavailable):  # its text may quote a part of the address
+        return RegistryProblem(NOT_USABLE)
     status = getattr(error.__cause__, "http_status_code", None)
-    affects_all = _affects_all(error, status)
+    affects_all = _affects_all(status)
     if stored:
-        return RegistryProblem(_of_status(error, status), affects_all)
-    return RegistryProblem(printable(str(getattr(error, "what", "")) or NOT_USABLE), affects_all)
+        return RegistryProblem(_of_status(status), affects_all)
+    return RegistryProblem(printable(error.what), affects_all)
 
 
 def printable(text: str) -> str:
@@ -44,17 +46,17 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else " " for one in masked[:_LONGEST])
 
 
-def _affects_all(error: Exception, status: Any) -> bool:
-    if isinstance(status, int) and status > 0:
-        return status == 401 or status >= 500
-    return isinstance(error, SchemaUnavailable)
+def _affects_all(status: Any) -> bool:
+    return status == 401 or status >= 500 if _is_status(status) else True
 
 
-def _of_status(error: Exception, status: Any) -> str:
-    if not isinstance(error, SchemaUnavailable):
-        return NOT_USABLE
-    if not isinstance(status, int) or status <= 0:
+def _of_status(status: Any) -> str:
+    if not _is_status(status):
         return "The schema registry did not respond."
     if status == 404:
         return "The schema registry has no such schema."
     return f"The schema registry responded with HTTP status {status}."
+
+
+def _is_status(status: Any) -> bool:
+    return isinstance(status, int) and status > 0

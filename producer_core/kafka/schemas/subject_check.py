@@ -5,7 +5,8 @@ An id is unique only in one registry. With the schema of another registry, a pas
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from functools import lru_cache
+from itertools import islice
 
 from producer_core._internal.schema_id import Part
 
@@ -13,10 +14,13 @@ OTHER_SUBJECTS = "The schema registry has this schema id only for subjects of ot
 NO_SUBJECT = "The schema registry names no subject for this schema id: it may be the id of another registry."
 
 _SEPARATORS = (".", "-", "_")
+_MAX_NAMES, _MAX_SUBJECTS = 100, 20_000
+"""How many names and subjects a registry can make this compare."""
 
 
+@lru_cache(maxsize=256)
 def subject_problem(
-    topic: str, part: Part, subjects: Collection[str], record_names: Collection[str], *, stored: bool
+    topic: str, part: Part, subjects: frozenset[str], record_names: tuple[str, ...], *, stored: bool
 ) -> str:
     """Return why a schema with these subjects is not used for a record of the topic; an empty text if it is used.
 
@@ -27,15 +31,18 @@ def subject_problem(
     """
     if not subjects:
         return NO_SUBJECT
+    record_names = record_names[:_MAX_NAMES]
     suffixes = [f"-{part}", *(f"-{name}" for name in record_names)]
     if any(f"{topic}{suffix}" in subjects for suffix in suffixes):
         return ""
-    if stored or not any(_possible(one, topic, suffixes, record_names) for one in subjects):
+    if stored or not any(
+        _possible(one, topic, suffixes, record_names) for one in islice(subjects, _MAX_SUBJECTS)
+    ):
         return OTHER_SUBJECTS
     return ""
 
 
-def _possible(subject: str, topic: str, suffixes: list[str], record_names: Collection[str]) -> bool:
+def _possible(subject: str, topic: str, suffixes: list[str], record_names: tuple[str, ...]) -> bool:
     if subject in record_names:
         return True
     for suffix in suffixes:

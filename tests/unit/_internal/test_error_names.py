@@ -101,7 +101,12 @@ def test_other_ordinary_errors_are_shown_unchanged(text):
         ("SASL_AUTHENTICATION_FAILED: password=hunter2", "SASL_AUTHENTICATION_FAILED: password=***"),
         ("Failed to authenticate bob: token: hunter2", "Failed to authenticate bob: token: ***"),
         ("Unable to log in with secret=hunter2", "Unable to log in with secret=***"),
-        ("Failed to create a token: client_secret=hunter2", "Failed to create a token: client_secret=***"),
+        ("Failed to create a token: hunter2", "Failed to create a token: ***"),
+        (
+            "Failed to create a token: abc: client_secret=x",
+            "Failed to create a token: abc: client_secret=***",
+        ),
+        ("password_file.TokenExpired: hunter2", "password_file.TokenExpired: ***"),
         ("DELEGATION_TOKEN: abcdef", "DELEGATION_TOKEN: ***"),
         ("Basic authentication=abcdef", "Basic ***"),
     ],

@@ -164,8 +164,20 @@ def test_a_password_in_an_address_that_the_client_rejects_is_not_shown(url):
 
 
 def test_a_password_in_another_setting_that_the_client_rejects_is_not_shown():
-    problem = decode(own("http://user:hunter2@host", **{"schema.registry.a.password=hunter2": "x"})).problem
+    problem = decode(own("http://host", **{"schema.registry.a.password=hunter2": "x"})).problem
     assert "rejects its settings" in problem and "hunter2" not in problem
+
+
+def test_a_part_of_a_password_that_looks_like_a_port_is_not_shown():
+    problem = decode(own("http://user:hun/ter2@127.0.0.1")).problem
+    assert problem and "hun" not in problem and "ter2" not in problem
+
+
+def test_a_password_in_the_address_of_a_proxy_is_not_shown():
+    problem = decode(
+        own("http://127.0.0.1:1", **{"schema.registry.proxy": "ftp://user:hun/ter2@proxy"})
+    ).problem
+    assert problem and "hun" not in problem and "ter2" not in problem
 
 
 # one id, and all ids
