@@ -164,8 +164,8 @@ def _contents(
     path: Path, dead_letter: DeadLetter, *, reveal: bool
 ) -> tuple[dead_letter_wording.RecordContent, dead_letter_wording.RecordContent]:
     """Return the key and the value for display."""
-    headers, decoder = dead_letter.headers, decoder_of(open_store(path))
+    headers, topic, decoder = dead_letter.headers, dead_letter.topic, decoder_of(open_store(path))
     return (
-        decoded_content(dead_letter.key, headers, decoder, reveal=reveal, key=True),
-        decoded_content(dead_letter.value, headers, decoder, reveal=reveal),
+        decoded_content(dead_letter.key, headers, decoder, topic=topic, reveal=reveal, key=True),
+        decoded_content(dead_letter.value, headers, decoder, topic=topic, reveal=reveal),
     )

@@ -22,6 +22,7 @@ def decoded_content(
     headers: Headers,
     decoder: SchemaDecoder,
     *,
+    topic: str,
     reveal: bool = False,
     key: bool = False,
 ) -> RecordContent:
@@ -29,7 +30,7 @@ def decoded_content(
     plain = content(data, reveal=reveal, key=key)
     if not data or (not reveal and is_hidden("keys" if key else "values")):
         return plain
-    found = decoder.decode(data, headers, "key" if key else "value")
+    found = decoder.decode(data, headers, "key" if key else "value", topic)
     if found is None:
         return plain
     if found.problem:

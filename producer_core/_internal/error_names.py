@@ -20,22 +20,76 @@ CODES = frozenset({
 })  # fmt: skip
 """The error codes of Kafka and librdkafka in which the masking rules find a word for a secret."""
 
-_FAILED = re.compile(r"[A-Z][A-Z0-9_]{0,60}_FAILED")
-_CLASS = re.compile(r"[A-Za-z0-9_.]{0,120}[a-z](?:Exception|Error)")
-_LAST_NAME = re.compile(r"[\w.-]{1,64}\Z")
-_SENTENCE = re.compile(
-    r"\b(?:failed to (?:acquire|create|parse)(?: [\w-]{1,40}){1,3}|must supply an unexpired token)\Z", re.I
+_CLASSES = frozenset(
+    {
+        "AuthorizationError",
+        "AuthorizationException",
+        "ClusterAuthorizationException",
+        "ClusterAuthorizationFailedError",
+        "CredentialRetrievalError",
+        "DefaultCredentialsError",
+        "DelegationTokenAuthDisabledError",
+        "DelegationTokenAuthorizationException",
+        "DelegationTokenAuthorizationFailedError",
+        "DelegationTokenDisabledException",
+        "DelegationTokenExpiredError",
+        "DelegationTokenExpiredException",
+        "DelegationTokenNotFoundError",
+        "DelegationTokenNotFoundException",
+        "DelegationTokenOwnerMismatchError",
+        "DelegationTokenOwnerMismatchException",
+        "DelegationTokenRequestNotAllowedError",
+        "ExpiredSignatureError",
+        "FetchSessionIdNotFoundError",
+        "FetchSessionIdNotFoundException",
+        "GroupAuthorizationException",
+        "GroupAuthorizationFailedError",
+        "InvalidSignatureError",
+        "InvalidTokenError",
+        "MissingTokenError",
+        "NoCredentialsError",
+        "OAuthTokenError",
+        "PartialCredentialsError",
+        "TokenExpiredError",
+        "TopicAuthorizationException",
+        "TopicAuthorizationFailedError",
+        "TransactionalIdAuthorizationException",
+        "TransactionalIdAuthorizationFailedError",
+        "UnacceptableCredentialError",
+        "UnacceptableCredentialException",
+    }
 )
-"""How librdkafka's sentences about OAuth tokens begin. The reason follows a colon, not the token."""
+"""The exceptions of Kafka's clients and of libraries for tokens in which the rules find such a word."""
 
-
-def is_error_name(name: str) -> bool:
-    """Whether a name is an error code or an exception: TOPIC_AUTHORIZATION_FAILED, TopicAuthorizationException."""
-    return name in CODES or any(pattern.fullmatch(name) for pattern in (_FAILED, _CLASS))
+_LAST_NAME = re.compile(r"[\w.-]{1,64}\Z")
+_SENTENCES = (
+    ("Failed to acquire SASL OAUTHBEARER token", re.compile(": ")),
+    ("Failed to create a token", re.compile(r": [A-Za-z_ ,()-]{1,80}: ")),
+    ("Failed to parse JSON token", re.compile(": error code: ")),
+    ("Must supply an unexpired token", re.compile(r": now=\d")),
+)
+"""librdkafka's sentences about OAuth tokens, each with what follows it. A reason follows, not the token."""
 
 
 def names_an_error(text: str, end: int) -> bool:
-    """Whether the part of the text that ends at `end` names an error, so that a reason follows it."""
+    """Whether the part of the text that ends at `end` names an error, so that a reason follows it.
+
+    After an exception or a sentence the reason follows a colon and a space. An error code may also be a field name.
+    """
     before = text[max(0, end - 128) : end]
-    name = _LAST_NAME.search(before)
-    return (name is not None and is_error_name(name[0])) or _SENTENCE.search(before) is not None
+    found = _LAST_NAME.search(before)
+    name = found[0] if found else ""
+    if name in CODES:
+        return True
+    if not text.startswith(": ", end):
+        return False
+    return name.rpartition(".")[2] in _CLASSES or _ends_a_sentence(before, text, end)
+
+
+def _ends_a_sentence(before: str, text: str, end: int) -> bool:
+    return any(
+        before.endswith(start)
+        and not before[-len(start) - 1 : -len(start)].isalnum()
+        and rest.match(text, end) is not None
+        for start, rest in _SENTENCES
+    )

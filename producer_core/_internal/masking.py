@@ -32,7 +32,7 @@ from typing import Any
 
 import orjson
 
-from producer_core._internal.error_names import is_error_name
+from producer_core._internal.error_names import CODES
 from producer_core._internal.home_folder import expand_user
 from producer_core._internal.plural import plural
 from producer_core._internal.secret_patterns import HIDDEN, compatibility_form, hide_secrets
@@ -42,6 +42,7 @@ LONGEST = 1 << 20
 """Bytes of the largest value that is shown masked."""
 
 _MAX_DEPTH = 100
+_SHORT_NAME = 256
 _NAME_MEMBERS = ("name", "key", "field", "header", "Name", "Key")
 _VALUE_MEMBERS = ("value", "values", "val", "content", "data")
 """`{"name": "password", "value": …}`: the members that name a value, and those that hold it."""
@@ -274,15 +275,36 @@ def _mask_list(value: Sequence[Any], active: MaskingRules, depth: int) -> list[A
 def _mask_object(value: Mapping[Any, Any], active: MaskingRules, depth: int) -> dict[str, Any]:
     """Mask an object. Names can contain an address too; two names with the same masked form stay separate."""
     result: dict[str, Any] = {}
+    repeated: dict[str, int] = {}
     named = any(_is_secret(value[name], active) for name in _NAME_MEMBERS if isinstance(value.get(name), str))
     for name, item in value.items():
-        secret = _is_secret(str(name), active) or (named and str(name).lower() in _VALUE_MEMBERS)
+        secret, masked = _masked_name(str(name), active)
+        secret = secret or (named and str(name).lower() in _VALUE_MEMBERS)
         hidden = item is not None and not isinstance(item, bool) and secret
-        masked = _mask_text(str(name), active)
-        while masked in result:
-            masked += " "
+        if masked in result:
+            masked = _another_name(masked, result, repeated)
         result[masked] = HIDDEN if hidden else _mask(item, active, depth + 1)
     return result
+
+
+def _masked_name(name: str, active: MaskingRules) -> tuple[bool, str]:
+    """Return whether a name is secret, and its masked form. The records of a list have the same short names."""
+    if len(name) > _SHORT_NAME:
+        return _is_secret(name, active), _mask_text(name, active)
+    return _masked_short_name(name, active)
+
+
+@lru_cache(maxsize=1_000)
+def _masked_short_name(name: str, active: MaskingRules) -> tuple[bool, str]:
+    return _is_secret(name, active), _mask_text(name, active)
+
+
+def _another_name(masked: str, taken: Mapping[str, Any], repeated: dict[str, int]) -> str:
+    """Return a name that is free: the masked form with a number, counted by masked form."""
+    while True:
+        repeated[masked] = number = repeated.get(masked, 1) + 1
+        if (name := f"{masked} ({number})") not in taken:
+            return name
 
 
 def _mask_text(text: str, active: MaskingRules) -> str:
@@ -319,11 +341,19 @@ def _luhn(digits: str) -> bool:
 
 
 def _is_secret(name: str, active: MaskingRules) -> bool:
-    plain = _plain(name)
-    if _matches(plain, active.open):
+    forms = [_plain(one) for one in _spellings(name)]
+    if any(_matches(plain, active.open) for plain in forms):
         return False
-    looks_secret = _SECRET_NAME.search(plain) is not None and not is_error_name(name)
-    return looks_secret or _matches(plain, active.names)
+    looks_secret = name not in CODES and any(_SECRET_NAME.search(plain) for plain in forms)
+    return looks_secret or any(_matches(plain, active.names) for plain in forms)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """Return a name, and for an extension of Protobuf such as `[shop.pin]` also `shop.pin` and `pin`."""
+    if not (name.startswith("[") and name.endswith("]")):
+        return (name,)
+    inside = name[1:-1]
+    return name, inside, inside.rpartition(".")[2]
 
 
 def _matches(plain: str, names: Sequence[str]) -> bool:

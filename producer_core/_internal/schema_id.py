@@ -10,6 +10,7 @@ from typing import Literal
 Part = Literal["key", "value"]
 Headers = Sequence[tuple[str, bytes | None]]
 
+_MAX_ID = 2**31 - 1
 _ID, _GUID = 0, 1
 """The first byte: an id of four bytes follows, or a GUID of sixteen."""
 
@@ -36,14 +37,20 @@ def schema_tagged(data: bytes | None, headers: Headers, part: Part) -> SchemaTag
     written = next((value for name, value in headers if name == f"__{part}_schema_id"), None)
     if written is not None:
         return _from_header(written, data)
-    if len(data) < 5 or data[0] != _ID or not (schema_id := int.from_bytes(data[1:5], "big")):
-        return None  # registries count from 1
+    if len(data) < 5 or data[0] != _ID or (schema_id := _id(data)) is None:
+        return None
     return SchemaTagged(schema_id, data[5:])
 
 
 def _from_header(written: bytes, data: bytes) -> SchemaTagged | None:
     if len(written) >= 17 and written[0] == _GUID:
         return SchemaTagged(str(uuid.UUID(bytes=written[1:17])), data, written[17:])
-    if len(written) >= 5 and written[0] == _ID:
-        return SchemaTagged(int.from_bytes(written[1:5], "big"), data, written[5:])
+    if len(written) >= 5 and written[0] == _ID and (schema_id := _id(written)) is not None:
+        return SchemaTagged(schema_id, data, written[5:])
     return None
+
+
+def _id(data: bytes) -> int | None:
+    """Return the id in four bytes; None for a number that no registry gives: they count from 1 to 2^31 - 1."""
+    found = int.from_bytes(data[1:5], "big")
+    return found if 0 < found <= _MAX_ID else None

@@ -64,13 +64,17 @@ def _text(text: str, masked: bool) -> str:
 
 
 def _key(dead_letter: DeadLetter, masked: bool, decoder: SchemaDecoder | None) -> str | None:
-    found = displayed_key(dead_letter.key, dead_letter.headers, decoder, reveal=not masked).one
+    found = displayed_key(
+        dead_letter.key, dead_letter.headers, decoder, topic=dead_letter.topic, reveal=not masked
+    ).one
     assert found is None or isinstance(found, str)
     return found
 
 
 def _value(dead_letter: DeadLetter, masked: bool, decoder: SchemaDecoder | None) -> str | None:
-    found = displayed_value(dead_letter.value, dead_letter.headers, decoder, reveal=not masked).one
+    found = displayed_value(
+        dead_letter.value, dead_letter.headers, decoder, topic=dead_letter.topic, reveal=not masked
+    ).one
     return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
 
 

@@ -16,7 +16,7 @@ from producer_core.dlq import search as dlq_search
 from producer_core.dlq.archive import MIN_AGE, Archive, ArchiveResult
 from producer_core.dlq.claim_and_settle import claim_by_id
 from producer_core.dlq.count import COLUMNS, Column, count_query
-from producer_core.dlq.displayed_body import decoder_of
+from producer_core.dlq.displayed_body import decoder_of, keys_with_schema
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.groups import Groups
 from producer_core.dlq.listing import Page, PageCursor, listing
@@ -95,6 +95,8 @@ class DeadLetters:
                 for dead_letter in self.bodies([one.message_id for one in dead_letters])
             }
             dead_letters = [whole.get(dead_letter.message_id, dead_letter) for dead_letter in dead_letters]
+        elif headers := self.headers(keys_with_schema((one.message_id, one.key) for one in dead_letters)):
+            dead_letters = [replace(one, headers=headers.get(one.message_id, ())) for one in dead_letters]
         if not masked and dead_letters:
             ids = [dead_letter.message_id for dead_letter in dead_letters]
             selection = (where or DeadLetterFilter()).to_query()
@@ -156,6 +158,14 @@ class DeadLetters:
             }
         found = [codec.whole_dead_letter(row, bodies.get(row[0])) for row in rows]
         return sorted(found, key=codec.acceptance_order)
+
+    def headers(self, ids: Sequence[str]) -> dict[str, codec.Headers]:
+        """Return the headers by message id, without reading the values."""
+        if not ids:
+            return {}
+        with self._store.borrow() as connection:
+            rows = fetch_rows(connection, "dead_letter_bodies", ("message_id", "headers"), ids)
+        return {message_id: codec.read_headers(headers) for message_id, headers in rows}
 
     def count(self, where: DeadLetterFilter) -> int:
         """Return the number of dead letters that the filter matches now."""

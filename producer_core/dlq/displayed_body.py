@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from producer_core._internal.masking import display_decoded, display_key, display_value, is_hidden
-from producer_core._internal.schema_id import Headers
+from producer_core._internal.schema_id import Headers, schema_tagged
 from producer_core.kafka.schemas.decoder import DecodedValue, SchemaDecoder, decoder_for
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 def decoder_of(store: Store, given: Mapping[str, Any] | None = None) -> SchemaDecoder:
     """Return a decoder with these settings of a registry, or those of the environment, or the store's address."""
     return decoder_for(lambda: store.get_setting("schema_registry"), given)
+
+
+def keys_with_schema(keys: Iterable[tuple[str, bytes | None]]) -> list[str]:
+    """Return the message ids whose keys look as if they begin with a schema id: a header may name another one."""
+    return [message_id for message_id, key in keys if schema_tagged(key, (), "key") is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +54,24 @@ class DisplayedBody:
 
 
 def displayed_value(
-    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, reveal: bool = False
+    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, topic: str, reveal: bool = False
 ) -> DisplayedBody:
-    """Return the value of a dead letter for display."""
+    """Return the value of a dead letter of the topic for display."""
     if decoder is None or (not reveal and is_hidden("values")):
         return DisplayedBody(display_value(data, reveal=reveal))
-    found = decoder.decode(data, headers, "value")
+    found = decoder.decode(data, headers, "value", topic)
     return _body(
         found, display_value(data, reveal=reveal) if found is None or found.problem else None, reveal
     )
 
 
 def displayed_key(
-    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, reveal: bool = False
+    data: bytes | None, headers: Headers, decoder: SchemaDecoder | None, *, topic: str, reveal: bool = False
 ) -> DisplayedBody:
-    """Return the key of a dead letter for display. Its `value` is text or None, also if it is decoded."""
+    """Return the key of a dead letter of the topic for display. Its `value` is text or None, also if it is decoded."""
     if decoder is None or (not reveal and is_hidden("keys")):
         return DisplayedBody(display_key(data, reveal=reveal))
-    found = decoder.decode(data, headers, "key")
+    found = decoder.decode(data, headers, "key", topic)
     body = _body(found, display_key(data, reveal=reveal) if found is None or found.problem else None, reveal)
     if body.value is None or isinstance(body.value, str):
         return body

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.bounded_call import call_within
-from producer_core.errors import NotAccepted, ProducerError
+from producer_core._internal.masking import mask_or_hide
+from producer_core.errors import ProducerError
 from producer_core.replay.phrases import records
 from producer_core.replay.selection_counts import SchemaIdCount, count_schema_ids
 
@@ -22,7 +24,6 @@ WAIT = 5.0
 """Seconds that a dry run waits for the registry in all."""
 _MOST = 50
 """Topics and schema ids that a dry run compares, the most frequent first."""
-_LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def schema_versions(
     a registry or without schema ids, nothing is asked. It waits for the registry for `wait` seconds at most. `choices`
     are those of `count_schema_ids`.
     """
-    from producer_core.kafka.schemas.viewer_settings import viewer_settings
+    from producer_core.kafka.schemas.viewer_settings import StoredSettings, viewer_settings
 
     try:
         settings = viewer_settings(given, store.get_setting("schema_registry"))
@@ -96,38 +97,62 @@ def schema_versions(
             return SchemaVersions()
         registry = _opened(settings, wait)
     except ProducerError as error:
-        return SchemaVersions(problem=f"The versions of the schemas are not known. {error}")
+        return SchemaVersions(
+            problem=f"The versions of the schemas are not known. {mask_or_hide(str(error))}"
+        )
+    return _within(registry, counts[:_MOST], wait, stored=isinstance(settings, StoredSettings))
+
+
+def _within(
+    registry: Registry, counts: Sequence[SchemaIdCount], wait: float, *, stored: bool
+) -> SchemaVersions:
+    from producer_core.kafka.schemas.registry_problem import problem_of
+
+    stop = threading.Event()
     try:
-        return call_within(wait, lambda: _compared(registry, counts[:_MOST]), name="schema-versions")
+        return call_within(wait, lambda: _compared(registry, counts, stop), name="schema-versions")
     except TimeoutError:
         return SchemaVersions(
             problem="The versions of the schemas are not known: the schema registry does not respond."
         )
-    except NotAccepted as error:
-        return SchemaVersions(problem=f"The versions of the schemas are not known. {error.what}")
+    except ProducerError as error:
+        text = problem_of(error, stored=stored).text
+        return SchemaVersions(problem=f"The versions of the schemas are not known. {text}")
+    finally:
+        stop.set()  # the thread ends after its current request
+        registry.close()
 
 
 def _opened(settings: Mapping[str, Any], wait: float) -> Registry:
     from producer_core._internal.schema_settings import client_settings
     from producer_core.kafka.schemas.registry import Registry
 
-    return Registry(client_settings({"timeout": wait, "max.retries": 0, **settings}))
+    return Registry(client_settings({"timeout": wait, "max.retries": 0, **settings}), bounded=True)
 
 
-def _compared(registry: Registry, counts: Sequence[SchemaIdCount]) -> SchemaVersions:
-    try:
-        found = [(one, registry.evolution(f"{one.topic}-value", one.schema_id)) for one in counts]
-    finally:
-        registry.close()
+def _compared(registry: Registry, counts: Sequence[SchemaIdCount], stop: threading.Event) -> SchemaVersions:
+    found = []
+    for one in counts:
+        if stop.is_set():
+            break
+        found.append((one, registry.evolution(f"{one.topic}-value", one.schema_id)))
     return SchemaVersions(
         tuple(_count(one, how) for one, how in found if how is not None and not how.current)
     )
 
 
 def _count(one: SchemaIdCount, how: Evolution) -> SchemaVersionCount:
-    reason = "".join(letter if letter.isprintable() else " " for letter in how.reason[:_LONGEST_REASON])
+    from producer_core.kafka.schemas.registry_problem import printable
+
     return SchemaVersionCount(
-        one.topic, one.records, one.schema_id, how.subject, how.version, how.latest, how.readable, reason
+        one.topic,
+        one.records,
+        one.schema_id,
+        how.subject,
+        how.version,
+        how.latest,
+        how.readable,
+        printable(how.reason),
     )
 
 

@@ -16,6 +16,7 @@ from producer_core.cli.dlq import filter_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from producer_core._internal.schema_id import Headers
     from producer_core.dlq import DeadLetters, PageCursor
     from producer_core.kafka.schemas.decoder import SchemaDecoder
     from producer_core.store import Store
@@ -71,7 +72,7 @@ def list_(
     if reveal and rows:
         ids = [row["message_id"] for row in rows]
         dead.reveal(ids, who=options.current_user(), origin="cli", selection=where.to_query())
-    records = _records(rows, store, reveal=reveal)
+    records = _records(rows, dead, store, reveal=reveal)
     if as_json:
         output.emit({"total": total, "records": records, "next": next_page})
     elif not total:
@@ -104,7 +105,7 @@ def _search(
     listed = (
         dead.table(DeadLetterFilter(state=None, ids=tuple(ids)), limit=len(ids)).to_pylist() if ids else []
     )
-    records = _records(listed, store, reveal=reveal)
+    records = _records(listed, dead, store, reveal=reveal)
     next_page = str(found.next) if found.next else None
     if as_json:
         search = {
@@ -185,20 +186,26 @@ def _opened(store_path: Path | None, given: dict[str, Any]) -> tuple[Store, Dead
     return store, DeadLetters(store), filter_options.chosen(given)
 
 
-def _records(rows: Sequence[dict[str, Any]], store: Store, *, reveal: bool) -> list[dict[str, Any]]:
-    from producer_core.dlq.displayed_body import decoder_of
+def _records(
+    rows: Sequence[dict[str, Any]], dead: DeadLetters, store: Store, *, reveal: bool
+) -> list[dict[str, Any]]:
+    from producer_core.dlq.displayed_body import decoder_of, keys_with_schema
 
     decoder = decoder_of(store)
-    return [_record(row, decoder, reveal=reveal) for row in rows]
+    headers = dead.headers(keys_with_schema((row["message_id"], row["key"]) for row in rows))
+    return [_record(row, headers.get(row["message_id"], ()), decoder, reveal=reveal) for row in rows]
 
 
-def _record(row: dict[str, Any], decoder: SchemaDecoder, *, reveal: bool) -> dict[str, Any]:
-    """Return a row for the list. The key is text, decoded if it begins with a schema id; hexadecimal if revealed."""
+def _record(row: dict[str, Any], headers: Headers, decoder: SchemaDecoder, *, reveal: bool) -> dict[str, Any]:
+    """Return a row for the list. The key is text, decoded if it begins with a schema id; hexadecimal if revealed.
+
+    A key whose schema id is only in a header is not decoded, because the headers of other keys are not read.
+    """
     from producer_core.dlq.displayed_body import displayed_key
 
     text = _unchanged if reveal else mask_text
     record = {name: value for name, value in row.items() if name != "key"}
-    record["key"] = displayed_key(row["key"], (), decoder, reveal=reveal).one
+    record["key"] = displayed_key(row["key"], headers, decoder, topic=row["topic"], reveal=reveal).one
     for name in ("error_text", "verdict_reason", "source"):
         record[name] = row[name] and text(row[name])
     record["group"] = row["fingerprint"]

@@ -94,8 +94,10 @@ def _content(dead_letter: DeadLetter, store: Store, registry: dict[str, Any], re
 
     decoder = decoder_of(store, registry)
     return _Content(
-        displayed_key(dead_letter.key, dead_letter.headers, decoder, reveal=reveal),
-        displayed_value(dead_letter.value, dead_letter.headers, decoder, reveal=reveal),
+        displayed_key(dead_letter.key, dead_letter.headers, decoder, topic=dead_letter.topic, reveal=reveal),
+        displayed_value(
+            dead_letter.value, dead_letter.headers, decoder, topic=dead_letter.topic, reveal=reveal
+        ),
     )
 
 

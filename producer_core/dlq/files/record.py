@@ -45,8 +45,12 @@ def displayed(record: Record, *, reveal: bool = False, decoder: SchemaDecoder | 
     return {
         **record,
         **{name: None if record[name] is None else text(record[name]) for name in _TEXTS},
-        "key": displayed_key(record["key"], record["headers"], decoder, reveal=reveal).one,
-        "value": displayed_value(record["value"], record["headers"], decoder, reveal=reveal).one,
+        "key": displayed_key(
+            record["key"], record["headers"], decoder, topic=record["topic"], reveal=reveal
+        ).one,
+        "value": displayed_value(
+            record["value"], record["headers"], decoder, topic=record["topic"], reveal=reveal
+        ).one,
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
         "attempts": [(at, code, text(error_text)) for at, code, error_text in record["attempts"]],
     }

@@ -5,7 +5,6 @@ fastavro's readers have no limits: a few bytes can name an array of 2^60 nulls, 
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -13,15 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 from producer_core.kafka.schemas.avro_fit import AvroSchema
+from producer_core.kafka.schemas.read_limits import NotReadable, ReadBudget, finite
 
-MAX_DEPTH = 100
-MAX_PARTS = 100_000
 _MAX_DECIMAL_BYTES = 512
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class NotReadable(ValueError):
-    """The bytes do not fit the schema. The text has no content of the value."""
 
 
 def read_avro(data: bytes, schema: AvroSchema, named: Mapping[str, AvroSchema]) -> Any:
@@ -41,14 +35,10 @@ class _Reader:
     def __init__(self, data: bytes, named: Mapping[str, AvroSchema]) -> None:
         self._data, self._named = data, named
         self.at = 0
-        self._parts = 0
+        self._budget = ReadBudget()
 
     def read(self, schema: AvroSchema, depth: int) -> Any:
-        self._parts += 1
-        if self._parts > MAX_PARTS:
-            raise NotReadable(f"it has more than {MAX_PARTS:,} parts")
-        if depth > MAX_DEPTH:
-            raise NotReadable(f"it is nested deeper than {MAX_DEPTH} levels")
+        self._budget.part(depth)
         if isinstance(schema, list):
             return self.read(_item(schema, self._long(), "branch"), depth + 1)
         if isinstance(schema, str):
@@ -58,16 +48,24 @@ class _Reader:
             return self.read(kind, depth + 1)
         match kind:
             case "record" | "error":
-                return {field["name"]: self.read(field["type"], depth + 1) for field in schema["fields"]}
+                name = self._budget.name
+                return {
+                    name(field["name"]): self.read(field["type"], depth + 1) for field in schema["fields"]
+                }
             case "array":
                 return self._blocks(lambda: self.read(schema["items"], depth + 1))
             case "map":
                 return dict(self._blocks(lambda: (self._text(), self.read(schema["values"], depth + 1))))
             case "enum":
-                return _item(schema["symbols"], self._long(), "symbol")
+                return self._budget.name(_item(schema["symbols"], self._long(), "symbol"))
             case "fixed":
-                return _logical(self._take(schema["size"]), schema)
-        return _logical(self._leaf(kind, schema, depth), schema)
+                return self._logical(self._take(schema["size"]), schema)
+        return self._logical(self._leaf(kind, schema, depth), schema)
+
+    def _logical(self, value: Any, schema: dict[str, Any]) -> Any:
+        found = _logical(value, schema)
+        # A scale makes one byte a thousand digits.
+        return self._budget.text(found) if isinstance(found, str) and not isinstance(value, str) else found
 
     def _leaf(self, kind: str, schema: AvroSchema, depth: int) -> Any:
         match kind:
@@ -78,16 +76,16 @@ class _Reader:
             case "int" | "long":
                 return self._long()
             case "float":
-                return _finite(struct.unpack("<f", self._take(4))[0])
+                return finite(struct.unpack("<f", self._take(4))[0])
             case "double":
-                return _finite(struct.unpack("<d", self._take(8))[0])
+                return finite(struct.unpack("<d", self._take(8))[0])
             case "bytes":
                 return self._take(self._long())
             case "string":
                 return self._text()
         if kind in self._named:
             return self.read(self._named[kind], depth + 1)
-        raise NotReadable(f"its schema has the unknown type {kind:.60}")
+        raise NotReadable("its schema has a type that Avro does not have")
 
     def _blocks(self, read_one: Callable[[], Any]) -> list[Any]:
         """Read the items of an array or map. A negative count is followed by the size of the block in bytes."""
@@ -118,7 +116,7 @@ class _Reader:
         for shift in range(0, 70, 7):
             byte = self._take(1)[0]
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:
+            if byte < 0x80 and value < 1 << 64:
                 return (value >> 1) ^ -(value & 1)
         raise NotReadable("a number is longer than 64 bits")
 
@@ -137,14 +135,11 @@ def _item(choices: list[Any], index: int, name: str) -> Any:
     return choices[index]
 
 
-def _finite(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
 def _logical(value: Any, schema: dict[str, Any]) -> Any:
     """Return a value with a logical type as text; the plain value if the type is unknown or the value out of range."""
-    convert = _LOGICAL.get(str(schema.get("logicalType")))
-    if convert is None:
+    logical = schema.get("logicalType")
+    bases, convert = _LOGICAL.get(logical if isinstance(logical, str) else "", ((), None))
+    if convert is None or schema["type"] not in bases:
         return value
     try:
         return convert(value, schema)
@@ -184,15 +179,16 @@ def _date(value: int, schema: dict[str, Any]) -> str:
     return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
 
 
-_LOGICAL: Mapping[str, Callable[[Any, dict[str, Any]], str]] = {
-    "decimal": _decimal,
-    "date": _date,
-    "time-millis": _time(1_000),
-    "time-micros": _time(1_000_000),
-    "timestamp-millis": _moment(1_000),
-    "timestamp-micros": _moment(1_000_000),
-    "timestamp-nanos": _moment(1_000_000_000),
-    "local-timestamp-millis": _moment(1_000, local=True),
-    "local-timestamp-micros": _moment(1_000_000, local=True),
-    "local-timestamp-nanos": _moment(1_000_000_000, local=True),
+_LOGICAL: Mapping[str, tuple[tuple[str, ...], Callable[[Any, dict[str, Any]], str]]] = {
+    "decimal": (("bytes", "fixed"), _decimal),
+    "date": (("int",), _date),
+    "time-millis": (("int",), _time(1_000)),
+    "time-micros": (("long",), _time(1_000_000)),
+    "timestamp-millis": (("long",), _moment(1_000)),
+    "timestamp-micros": (("long",), _moment(1_000_000)),
+    "timestamp-nanos": (("long",), _moment(1_000_000_000)),
+    "local-timestamp-millis": (("long",), _moment(1_000, local=True)),
+    "local-timestamp-micros": (("long",), _moment(1_000_000, local=True)),
+    "local-timestamp-nanos": (("long",), _moment(1_000_000_000, local=True)),
 }
+"""By logical type, the types that may have it, and the conversion: `value * 1_000` of a text would repeat it."""

@@ -97,10 +97,11 @@ def _problems(
 def avro_problems(*, reader: str, writer: str) -> list[tuple[str, str]]:
     """Return each field that `reader` cannot read from records of `writer`, with the reason.
 
-    The rules are those of Avro's schema resolution, as the package avro implements them. The path of an array's items
+    The rules are those of Avro's schema resolution, as the package avro implements them. A field of a record that several
+    fields have is named once, at the first of them. The path of an array's items
     ends with [], that of a map's values with {}. The path of the whole value is empty.
     """
-    return list(dict.fromkeys(_unreadable(_parsed(reader), _parsed(writer), "", frozenset())))
+    return list(dict.fromkeys(_unreadable(_parsed(reader), _parsed(writer), "", set())))
 
 
 def _parsed(text: str) -> Any:
@@ -113,8 +114,9 @@ def _parsed(text: str) -> Any:
         raise ConfigError(f"This is not an Avro schema: {error}.", fix="Check the file.") from error
 
 
-Compared = frozenset[tuple[str, str]]
-"""The pairs of records that contain the current one, by name: a recursive schema must not be followed forever."""
+Compared = set[tuple[str, str]]
+"""The pairs of records that were compared, by name: a recursive schema must not be followed forever, and a record that
+many fields have must not be compared once per path."""
 
 
 def _unreadable(reader: Any, writer: Any, path: str, compared: Compared) -> Iterator[tuple[str, str]]:
@@ -122,7 +124,8 @@ def _unreadable(reader: Any, writer: Any, path: str, compared: Compared) -> Iter
     if kinds == ("record", "record"):
         if (pair := (reader.fullname, writer.fullname)) in compared:
             return
-        inner = list(_unreadable_fields(reader, writer, path, compared | {pair}))
+        compared.add(pair)
+        inner = list(_unreadable_fields(reader, writer, path, compared))
     elif kinds == ("array", "array"):
         inner = list(_unreadable(reader.items, writer.items, f"{path}[]", compared))
     elif kinds == ("map", "map"):

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.schema_id import Headers, Part, schema_tagged
+from producer_core._internal.schema_id import Headers, Part, SchemaTagged, schema_tagged
 from producer_core.errors import ProducerError
-from producer_core.kafka.schemas.viewer_settings import viewer_settings
+from producer_core.kafka.schemas.read_limits import NotReadable
+from producer_core.kafka.schemas.registry_problem import printable
+from producer_core.kafka.schemas.subject_check import subject_problem
+from producer_core.kafka.schemas.viewer_settings import StoredSettings, viewer_settings
 
 if TYPE_CHECKING:
+    from producer_core.kafka.schemas.readers import Reader
     from producer_core.kafka.schemas.schema_cache import SchemaCache
 
 MAX_SIZE = 1 << 20
 """Bytes of the largest value that is decoded."""
 
+MAX_WAIT, PERIOD = 10.0, 30.0
+"""Seconds that one decoder waits for the registry in all, and the period in seconds that this is counted in."""
+
+TOO_SLOW = "The schema registry responds too slowly for all schemas of this list to be fetched."
 NOT_CONFIGURED = "No schema registry is configured."
+NOT_READABLE = "The bytes cannot be read with the schema."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +42,67 @@ class DecodedValue:
 
 class SchemaDecoder:
     """Decodes the keys and values of dead letters. It waits at most about 3 s for a registry that does not respond,
-    and not at all in the 30 s after that. Any thread may use it.
+    and not at all in the 30 s after that. A registry that responds slowly holds it for 10 s in 30 s. Any thread may use it.
 
     `find_settings` is called for the first key or value with a schema id. Until then nothing of the registry's client is
     imported.
     """
 
-    def __init__(self, find_settings: Callable[[], Mapping[str, Any] | None]) -> None:
-        self._find_settings = find_settings
+    def __init__(
+        self,
+        find_settings: Callable[[], Mapping[str, Any] | None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find_settings, self._clock = find_settings, clock
         self._cache: SchemaCache | str | None = None
+        self._waited = (clock(), 0.0)
+        """When the current 30 s began, and the seconds of waiting in them."""
 
-    def decode(self, data: bytes | None, headers: Headers, part: Part) -> DecodedValue | None:
-        """Return the decoded key or value; None for bytes without a schema id."""
+    def decode(self, data: bytes | None, headers: Headers, part: Part, topic: str) -> DecodedValue | None:
+        """Return the decoded key or value of a record of the topic; None for bytes without a schema id."""
         tagged = schema_tagged(data, headers, part)
         if tagged is None:
             return None
         if len(tagged.payload) > MAX_SIZE:
             return DecodedValue(tagged.schema_id, problem="It is too long to be decoded.")
+        try:
+            return self._decode(tagged, part, topic)
+        except Exception:  # noqa: BLE001  one value of unknown origin must not end a page, a list or an export
+            return DecodedValue(tagged.schema_id, problem=NOT_READABLE)
+
+    def _decode(self, tagged: SchemaTagged, part: Part, topic: str) -> DecodedValue:
         cache = self._opened()
-        reader = cache if isinstance(cache, str) else cache.reader(tagged.schema_id)
+        if isinstance(cache, str):
+            return DecodedValue(tagged.schema_id, problem=printable(cache))
+        reader = self._reader(cache, tagged.schema_id)
         if isinstance(reader, str):
-            return DecodedValue(tagged.schema_id, problem=_printable(reader))
+            return DecodedValue(tagged.schema_id, problem=printable(reader))
+        if reader.subjects is not None and (
+            problem := subject_problem(topic, part, reader.subjects, reader.record_names, stored=cache.stored)
+        ):
+            return DecodedValue(tagged.schema_id, reader.format, problem=problem)
         try:
             return DecodedValue(tagged.schema_id, reader.format, reader.read(tagged))
-        except ValueError as error:  # NotReadable, whose module is not imported here
+        except NotReadable as error:
             return DecodedValue(
                 tagged.schema_id, reader.format, problem=f"The bytes do not fit the schema: {error}."
             )
+
+    def _reader(self, cache: SchemaCache, schema_id: int | str) -> Reader | str:
+        """Return the reader, or why there is none, within the time that this command or page may wait."""
+        if (known := cache.known(schema_id)) is not None:
+            return known
+        started = self._clock()
+        since, waited = self._waited
+        if started - since >= PERIOD:
+            since, waited = started, 0.0
+        if waited >= MAX_WAIT:
+            return TOO_SLOW
+        try:
+            return cache.reader(schema_id, wait=MAX_WAIT - waited)
+        finally:
+            self._waited = (since, waited + self._clock() - started)
 
     def _opened(self) -> SchemaCache | str:
         if self._cache is None:
@@ -71,11 +115,6 @@ class SchemaDecoder:
         return self._cache
 
 
-def _printable(text: str) -> str:
-    """Return a text that contains what a registry responded, without control characters and at most 300 long."""
-    return "".join(one if one.isprintable() else " " for one in text[:300])
-
-
 def decoder_for(stored: Callable[[], str | None], given: Mapping[str, Any] | None = None) -> SchemaDecoder:
     """Return a decoder with these options, or the registry of the environment, or the address that the store has.
 
@@ -85,16 +124,17 @@ def decoder_for(stored: Callable[[], str | None], given: Mapping[str, Any] | Non
 
 
 _lock = threading.Lock()  # guards the next field
-_caches: dict[tuple[tuple[str, str], ...], SchemaCache] = {}
+_caches: dict[tuple[Any, ...], SchemaCache] = {}
 
 
 def _shared_cache(settings: Mapping[str, Any]) -> SchemaCache:
     from producer_core.kafka.schemas.schema_cache import SchemaCache
 
-    key = tuple(sorted((name, str(value)) for name, value in settings.items()))
+    stored = isinstance(settings, StoredSettings)
+    key = (stored, *sorted((name, str(value)) for name, value in settings.items()))
     with _lock:
         if key not in _caches:
-            _caches[key] = SchemaCache(lambda: _registry(settings))
+            _caches[key] = SchemaCache(lambda: _registry(settings), stored=stored)
         return _caches[key]
 
 
@@ -102,4 +142,4 @@ def _registry(settings: Mapping[str, Any]) -> Any:
     from producer_core._internal.schema_settings import client_settings
     from producer_core.kafka.schemas.registry import Registry
 
-    return Registry(client_settings({"timeout": 3.0, "max.retries": 0, **settings}))
+    return Registry(client_settings({"timeout": 3.0, "max.retries": 0, **settings}), bounded=True)

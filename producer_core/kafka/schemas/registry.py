@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.schema_settings import SchemaSettings
 from producer_core.errors import ConfigError, ProducerClosed
+from producer_core.kafka.schemas.bounded_responses import bound_responses
 from producer_core.kafka.schemas.compatibility import (
     Compatibility,
     check_compatibility,
@@ -21,16 +23,23 @@ if TYPE_CHECKING:
 _DEFAULTS = {"timeout": 5.0, "max.retries": 1, "retries.wait.ms": 200}
 """The producer stops waiting for a registry after about 10 s. The client's own defaults have no limit."""
 
+_SCHEMES = ("http://", "https://", "mock://")
+
 _SCHEMA_NOT_FOUND = 40403
 """Confluent's error code for a subject that does not have the schema."""
 
 
 class Registry:
-    """A client of a schema registry. It connects with the first request. Any thread may use it."""
+    """A client of a schema registry. It connects with the first request. Any thread may use it.
 
-    def __init__(self, settings: SchemaSettings) -> None:
+    `bounded` limits the size and duration of each response, for a registry that is only asked for display.
+    """
+
+    def __init__(self, settings: SchemaSettings, *, bounded: bool = False) -> None:
         self.client = _open_client(settings)
         self._closed = False
+        if bounded:
+            bound_responses(self.client)
 
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the latest version of a subject. Raise SchemaUnavailable if the registry does not provide it."""
@@ -52,6 +61,14 @@ class Registry:
             if isinstance(schema_id, str):
                 return self.client.get_schema_by_guid(schema_id, fmt=form)
             return self.client.get_schema(schema_id, fmt=form)
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def subjects(self, schema_id: int) -> frozenset[str]:
+        """Return the subjects that have the schema of an id, also deleted ones. Raise SchemaUnavailable."""
+        try:
+            uses = or_absent(lambda: self.client.get_schema_versions(schema_id, deleted=True)) or ()
+            return frozenset(str(use.subject) for use in uses)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -134,13 +151,30 @@ def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
         raise missing_extra(error) from error
+    _check_address(settings.client.get("url"))
     try:
         return SchemaRegistryClient.new_client({**_DEFAULTS, **settings.client})
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  its context is left out, because it may contain a password
         raise ConfigError(
-            f"The schema registry's client rejects its settings: {error}.",
+            f"The schema registry's client rejects its settings: {_reason(error, settings)}.",
             fix="Check the settings that begin with schema.registry.",
-        ) from error
+        ) from None
+
+
+def _reason(error: Exception, settings: SchemaSettings) -> str:
+    """Return the text of the error, or only its type if it can quote a part of an address that has a password."""
+    if any("@" in str(settings.client.get(name)) for name in ("url", "proxy")):
+        return type(error).__name__
+    return mask_or_hide(str(error))
+
+
+def _check_address(url: Any) -> None:
+    """Raise ConfigError without the address, which may contain a password."""
+    if isinstance(url, str) and not all(one.strip().startswith(_SCHEMES) for one in url.split(",")):
+        raise ConfigError(
+            "The address of the schema registry does not begin with http:// or https://.",
+            fix="Check schema.registry.url.",
+        )
 
 
 def missing_extra(error: ImportError) -> ConfigError:

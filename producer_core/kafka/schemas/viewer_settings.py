@@ -9,14 +9,21 @@ the credentials of another user to a server of their own.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
 from producer_core._internal.settings_file import read_settings
+from producer_core.errors import ConfigError
 
 _PREFIX = "schema.registry."
+_ADDRESS = re.compile(r"https?://[^\s\"'<>@]+")
+
+
+class StoredSettings(dict[str, Any]):
+    """The settings of a registry whose address comes from the store, not from the operator's own configuration."""
 
 
 def viewer_settings(
@@ -26,12 +33,22 @@ def viewer_settings(
 ) -> dict[str, Any] | None:
     """Return the settings of the registry's client, without their prefix; None if no registry is configured.
 
-    Raise ConfigError for a file that cannot be read.
+    Raise ConfigError for a file that cannot be read, and for an address in the store that is none: the file of a store
+    may come from another computer. The settings of the store's address are `StoredSettings`.
     """
     for found in (registry_settings(given or {}), _from_environment(environment)):
         if found.get("url"):
             return found
-    return {"url": stored} if stored else None
+    return _from_store(stored) if stored else None
+
+
+def _from_store(address: Any) -> StoredSettings:
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+        raise ConfigError(
+            "The setting schema_registry of the store is not an HTTP address without credentials.",
+            fix="Correct it with: producer-core store set schema_registry=URL",
+        )
+    return StoredSettings(url=address)
 
 
 def registry_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

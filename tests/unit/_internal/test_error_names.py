@@ -54,7 +54,15 @@ def test_counts_by_error_code_are_shown():
         "TokenExpiredError: the signature is too old",
         "HTTP 401: Basic authentication is required.",
         "Failed to acquire SASL OAUTHBEARER token: connection refused",
-        "NEW_TOKEN_CHECK_FAILED: Broker: unknown to this version",
+        "kafka.errors.TopicAuthorizationFailedError: [Error 29] TopicAuthorizationFailedError: {'orders'}",
+        "SASL_AUTHENTICATION_FAILED: Broker: SASL Authentication failed",
+        "SASL authentication error: Failed to authenticate user kafka (after 3ms in state AUTH_REQ)",
+        "Unable to produce message: Topic authorization failed",
+        "Unable to authenticate: invalid credentials supplied",
+        "OAUTHBEARER cannot log in because there is no token available; last error: timed out",
+        "Failed to create a token: signing failed: unknown algorithm",
+        "Failed to parse JSON token: error code: 3, error string: unexpected end",
+        "Must supply an unexpired token: now=17ms, exp=5ms",
     ],
 )
 def test_other_ordinary_errors_are_shown_unchanged(text):
@@ -72,13 +80,49 @@ def test_other_ordinary_errors_are_shown_unchanged(text):
         ("TOPIC_AUTHORIZATION_FAILED: password: hunter2 x", "TOPIC_AUTHORIZATION_FAILED: password: *** x"),
         ("TOPIC_AUTHORIZATION_FAILED=token=hunter2,a", "TOPIC_AUTHORIZATION_FAILED=token=***,a"),
         ("TokenExpiredError: api_key hunter2, secret: x", "TokenExpiredError: api_key hunter2, secret: ***"),
-        ("Failed to acquire token: token=abcdef", "Failed to acquire token: token=***"),
+        ("Failed to acquire token: token=abcdef", "Failed to acquire token: ***"),
+        (
+            "Failed to acquire SASL OAUTHBEARER token: token=abcdef",
+            "Failed to acquire SASL OAUTHBEARER token: token=***",
+        ),
+        ("failed to parse user bob password=hunter2", "failed to parse user bob password=***"),
+        ("Failed to create api_key: hunter2", "Failed to create api_key: ***"),
+        ("Failed to parse client secret: hunter2", "Failed to parse client secret: ***"),
+        ("failed to parse token: hunter2", "failed to parse token: ***"),
+        ("Must supply an unexpired token: hunter2", "Must supply an unexpired token: ***"),
+        ("unFailed to create a token=hunter2", "unFailed to create a token=***"),
+        ("Failed to acquire SASL OAUTHBEARER token=hunter2", "Failed to acquire SASL OAUTHBEARER token=***"),
+        ("DB_PASSWORD_FAILED=hunter2", "DB_PASSWORD_FAILED=***"),
+        ("NEW_TOKEN_CHECK_FAILED: hunter2", "NEW_TOKEN_CHECK_FAILED: ***"),
+        ("DB_TOPIC_AUTHORIZATION_FAILED=hunter2", "DB_TOPIC_AUTHORIZATION_FAILED=***"),
+        ("passwordError: hunter2", "passwordError: ***"),
+        ("TokenExpiredError=hunter2", "TokenExpiredError=***"),
+        ('{"tokenError":"hunter2"', '{"tokenError":***'),
+        ("SASL_AUTHENTICATION_FAILED: password=hunter2", "SASL_AUTHENTICATION_FAILED: password=***"),
+        ("Failed to authenticate bob: token: hunter2", "Failed to authenticate bob: token: ***"),
+        ("Unable to log in with secret=hunter2", "Unable to log in with secret=***"),
+        ("Failed to create a token: hunter2", "Failed to create a token: ***"),
+        (
+            "Failed to create a token: abc: client_secret=x",
+            "Failed to create a token: abc: client_secret=***",
+        ),
+        ("password_file.TokenExpired: hunter2", "password_file.TokenExpired: ***"),
         ("DELEGATION_TOKEN: abcdef", "DELEGATION_TOKEN: ***"),
         ("Basic authentication=abcdef", "Basic ***"),
     ],
 )
 def test_secrets_near_the_name_of_an_error_stay_masked(text, masked):
     assert mask_text(text) == masked
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PASSWORD_FAILED", "tokenError", "db_password_error", "TokenExpiredError", "NEW_TOKEN_CHECK_FAILED"],
+)
+def test_a_field_whose_name_only_looks_like_an_error_is_hidden(name):
+    assert is_secret_name(name)
+    assert mask({name: "hunter2"}) == {name: "***"}
+    assert mask(f'{{"{name}":"hunter2"}}') == f'{{"{name}":"***"}}'
 
 
 def test_a_field_with_a_secret_name_stays_hidden():

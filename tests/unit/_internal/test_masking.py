@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from producer_core._internal import masking
 from producer_core._internal.masking import display_value, is_secret_name, mask, mask_headers, mask_text
 
 
@@ -76,3 +77,41 @@ def test_headers_keep_order_duplicates_and_null():
     headers = [("trace", b"1"), ("authorization", b"Basic abc"), ("trace", None)]
 
     assert mask_headers(headers) == [["trace", 1], ["authorization", "***"], ["trace", None]]
+
+
+def test_names_with_the_same_masked_form_stay_separate():
+    found = mask({"anna@x.io": 1, "adam@x.io": 2, "a***@x.io (2)": 3, "abel@x.io": 4})
+    assert list(found.values()) == [1, 2, 3, 4]
+    assert list(found)[:2] == ["a***@x.io", "a***@x.io (2)"]
+
+
+def test_each_name_with_the_same_masked_form_is_looked_up_a_few_times(monkeypatch):
+    """The time must not grow with the square of the number of names."""
+    tried = []
+    find = masking._another_name
+
+    class Counted(dict):
+        def __contains__(self, name):
+            tried.append(name)
+            return super().__contains__(name)
+
+    monkeypatch.setattr(
+        masking, "_another_name", lambda masked, taken, repeated: find(masked, Counted(taken), repeated)
+    )
+    found = mask({f"a{number}@b.co": number for number in range(500)})
+    assert len(found) == 500
+    assert len(tried) == 499
+
+
+@pytest.mark.parametrize("name", ["[shop.pin]", "[shop.v1.ssn]", "[shop.password]", "[pin]"])
+def test_an_extension_of_protobuf_is_masked_by_its_name(name):
+    assert mask({name: "1234", "[shop.pins]": "x"}) == {name: "***", "[shop.pins]": "x"}
+
+
+def test_rules_for_a_name_apply_to_an_extension_of_protobuf(tmp_path, monkeypatch):
+    (tmp_path / "masking.toml").write_text('names = ["birth_date"]\nopen = ["token_count"]')
+    monkeypatch.setenv("PRODUCER_CORE_MASKING", str(tmp_path / "masking.toml"))
+    assert mask({"[shop.birth_date]": "x", "[shop.token_count]": 7}) == {
+        "[shop.birth_date]": "***",
+        "[shop.token_count]": 7,
+    }

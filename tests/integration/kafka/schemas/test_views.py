@@ -18,6 +18,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.kafka.schemas.subject_check import OTHER_SUBJECTS
 from producer_core.store import Store
 from tests.fixtures.dead_letter_pages import dead_letter, page_of
 from tests.fixtures.pages import html_of
@@ -47,6 +48,11 @@ MASKED = {
 }  # fmt: skip
 
 
+TOPIC = f"views-{uuid.uuid4().hex[:8]}"
+UNKNOWN = 2**31 - 2
+"""A schema id that the registry does not have."""
+
+
 @pytest.fixture(autouse=True)
 def no_registry_in_the_environment(monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_SCHEMA_REGISTRY_URL", raising=False)
@@ -61,10 +67,10 @@ def client(schema_registry):
 
 @pytest.fixture(scope="module")
 def avro(client):
-    """Return the bytes of VALUE with the id of its schema, as confluent-kafka writes them."""
-    topic = f"views-{uuid.uuid4().hex[:8]}"
+    """Return the bytes of VALUE with the id of its schema, as confluent-kafka writes them. Keys have it, too."""
     serializer = AvroSerializer(client, json.dumps(ORDER))
-    return serializer(VALUE, SerializationContext(topic, MessageField.VALUE, []))
+    serializer(VALUE, SerializationContext(TOPIC, MessageField.KEY, []))
+    return serializer(VALUE, SerializationContext(TOPIC, MessageField.VALUE, []))
 
 
 @pytest.fixture
@@ -72,9 +78,10 @@ def path(tmp_path, avro):
     store = Store.open(tmp_path / "store.duckdb")
     DeadLetters(store).add(
         [
-            dead_letter(1, value=avro),
-            dead_letter(2, value=b"\0\xff\xff\xff\xfe not Avro", key=avro),
-            dead_letter(3, value=None),
+            dead_letter(1, topic=TOPIC, value=avro),
+            dead_letter(2, topic=TOPIC, value=b"\0" + UNKNOWN.to_bytes(4, "big") + b" not Avro", key=avro),
+            dead_letter(3, topic=TOPIC, value=None),
+            dead_letter(4, value=avro),
         ]
     )
     return store.path
@@ -105,10 +112,17 @@ def test_revealed_values_are_decoded_too(path, schema_registry, avro):
     assert json.loads(run(path, "audit", "--json").stdout)[0]["action"] == "reveal"
 
 
+def test_a_schema_that_the_registry_has_for_another_topic_is_not_used(path, schema_registry):
+    """The dead letter m-4 is of the topic payments."""
+    found = shown(path, "m-4", "--schema-registry", schema_registry.url)
+    assert found["value"].endswith("bytes that are not text")
+    assert found["value_schema"]["note"] == OTHER_SUBJECTS
+
+
 def test_an_id_that_the_registry_does_not_have_and_a_tombstone(path, schema_registry, avro):
     found = shown(path, "m-2", "--schema-registry", schema_registry.url)
     assert found["value"] == "14 bytes that are not text"
-    assert found["value_schema"]["id"] == 0xFFFFFFFE and "no such schema" in found["value_schema"]["note"]
+    assert found["value_schema"]["id"] == UNKNOWN and "no such schema" in found["value_schema"]["note"]
     assert json.loads(found["key"]) == MASKED
     none = shown(path, "m-3", "--schema-registry", schema_registry.url)
     assert none["value"] is None and "value_schema" not in none
@@ -136,7 +150,7 @@ def test_exports_for_people_are_decoded_and_files_to_import_are_not(path, schema
     with (tmp_path / "a.csv").open(encoding="utf-8-sig") as file:
         rows = {row["message_id"]: row for row in csv.DictReader(file)}
     assert json.loads(rows["m-1"]["value"].removeprefix("'")) == MASKED
-    assert rows["m-2"]["value"].startswith("schema id 4294967294, 14 bytes that are not text. ")
+    assert rows["m-2"]["value"].startswith(f"schema id {UNKNOWN}, 14 bytes that are not text. ")
     run(path, "dlq", "export", tmp_path / "a.parquet", "--masked", *options)
     values = pyarrow.parquet.read_table(tmp_path / "a.parquet").to_pylist()
     assert json.loads(next(row["value"] for row in values if row["message_id"] == "m-1")) == MASKED
@@ -164,7 +178,12 @@ def test_json_with_a_schema_and_an_id_in_a_header(client, schema_registry, tmp_p
     assert value[5:] == b'{"password":"hunter2"}'
     header = ("__value_schema_id", b"\0" + registered.schema_id.to_bytes(4, "big"))
     store = Store.open(tmp_path / "store.duckdb")
-    DeadLetters(store).add([dead_letter(1, value=value), dead_letter(2, value=value[5:], headers=(header,))])
+    DeadLetters(store).add(
+        [
+            dead_letter(1, topic=topic, value=value),
+            dead_letter(2, topic=topic, value=value[5:], headers=(header,)),
+        ]
+    )
     for message_id in ("m-1", "m-2"):
         found = shown(store.path, message_id, "--schema-registry", schema_registry.url)
         assert found["value"] == {"password": "***"}
@@ -180,7 +199,7 @@ def test_protobuf_is_decoded_with_its_compiled_schema(client, schema_registry, t
         StringValue(value="ann.lee@example.com"), context
     )
     store = Store.open(tmp_path / "store.duckdb")
-    DeadLetters(store).add([dead_letter(1, value=value)])
+    DeadLetters(store).add([dead_letter(1, topic=context.topic, value=value)])
     found = shown(store.path, "m-1", "--schema-registry", schema_registry.url)
     assert found["value"] == "a***@example.com" and found["value_schema"]["format"] == "Protobuf"
 
@@ -193,7 +212,7 @@ def test_the_dashboard_shows_the_decoded_value_where_it_shows_json(path, schema_
     assert "Avro with schema id" in html_of(page) and "hunter2" not in html_of(page)
     page.query_params["letter"] = "m-2"
     page.run()
-    assert "binary data, which cannot be masked, with schema id 4294967294." in html_of(page)
+    assert "binary data, which cannot be masked, with schema id 2147483646." in html_of(page)
     assert "no such schema" in html_of(page) and "a***@example.com" in html_of(page)
 
 

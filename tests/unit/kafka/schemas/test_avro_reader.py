@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer_core.kafka.schemas.avro_reader import MAX_DEPTH, NotReadable, read_avro
+from producer_core.kafka.schemas.avro_reader import read_avro
+from producer_core.kafka.schemas.read_limits import MAX_DEPTH, NotReadable
 
 ORDER = {
     "type": "record",

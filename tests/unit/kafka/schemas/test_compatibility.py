@@ -7,6 +7,7 @@ import json
 import pytest
 
 from producer_core.errors import ConfigError
+from producer_core.kafka.schemas import compatibility
 from producer_core.kafka.schemas.compatibility import avro_problems
 
 
@@ -93,3 +94,25 @@ def test_a_text_that_is_not_a_schema_is_refused():
         avro_problems(reader="{", writer='"int"')
     with pytest.raises(ConfigError, match="not an Avro schema"):
         avro_problems(reader='{"type": "x"}', writer='"int"')
+
+
+def test_a_record_that_many_fields_have_is_compared_once(monkeypatch):
+    """Each of 12 records has two fields of the next one: 4,096 paths lead to the last."""
+    compared = []
+    compare = compatibility._unreadable_fields
+
+    def counted(reader, *rest):
+        compared.append(reader.name)
+        return compare(reader, *rest)
+
+    def records(last):
+        inner = {"type": "record", "name": "R12", "fields": [{"name": "z", "type": last}]}
+        for number in range(11, -1, -1):
+            fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{number + 1}"}]
+            inner = {"type": "record", "name": f"R{number}", "fields": fields}
+        return json.dumps(inner)
+
+    monkeypatch.setattr(compatibility, "_unreadable_fields", counted)
+    found = avro_problems(reader=records("int"), writer=records("string"))
+    assert [place for place, _ in found] == ["a." * 12 + "z"]
+    assert len(compared) == 13

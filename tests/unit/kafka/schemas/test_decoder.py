@@ -9,7 +9,14 @@ import pytest
 
 from producer_core.dlq.displayed_body import displayed_key, displayed_value
 from producer_core.errors import ConfigError
-from producer_core.kafka.schemas.decoder import MAX_SIZE, NOT_CONFIGURED, SchemaDecoder
+from producer_core.kafka.schemas.decoder import (
+    MAX_SIZE,
+    NOT_CONFIGURED,
+    NOT_READABLE,
+    DecodedValue,
+    SchemaDecoder,
+)
+from producer_core.kafka.schemas.readers import Reader
 
 TAGGED = b"\0\0\0\0\7\x02"
 IN_A_PROCESS = """
@@ -18,7 +25,7 @@ import sys
 from producer_core.dlq.displayed_body import displayed_value
 from producer_core.kafka.schemas.decoder import SchemaDecoder
 
-shown = displayed_value({value!r}, (), SchemaDecoder(lambda: {{"url": "http://127.0.0.1:1"}}))
+shown = displayed_value({value!r}, (), SchemaDecoder(lambda: {{"url": "http://127.0.0.1:1"}}), topic="orders")
 print(shown.one, [name for name in sys.modules if name.startswith(("confluent_kafka.schema_registry", "fastavro", "httpx"))])
 """
 
@@ -44,7 +51,7 @@ def test_a_value_that_is_too_long_is_not_decoded_and_no_settings_are_read():
     def settings():
         raise AssertionError
 
-    found = displayed_value(TAGGED + bytes(MAX_SIZE), (), SchemaDecoder(settings))
+    found = displayed_value(TAGGED + bytes(MAX_SIZE), (), SchemaDecoder(settings), topic="orders")
     assert found.one.endswith("too long to be shown masked. It is too long to be decoded.")
 
 
@@ -52,7 +59,7 @@ def test_settings_that_cannot_be_read_are_a_sentence():
     def settings():
         raise ConfigError("The file a does not exist.", fix="Check the path.")
 
-    found = displayed_value(TAGGED, (), SchemaDecoder(settings))
+    found = displayed_value(TAGGED, (), SchemaDecoder(settings), topic="orders")
     assert found.note == "The file a does not exist. Check the path."
 
 
@@ -63,10 +70,23 @@ def test_masking_rules_that_hide_values_and_keys_hide_them_before_anything_is_as
     def settings():
         raise AssertionError
 
-    assert displayed_value(TAGGED, (), SchemaDecoder(settings)).one == "6 bytes, hidden"
-    assert displayed_key(TAGGED, (), SchemaDecoder(settings)).one == "***"
+    assert displayed_value(TAGGED, (), SchemaDecoder(settings), topic="orders").one == "6 bytes, hidden"
+    assert displayed_key(TAGGED, (), SchemaDecoder(settings), topic="orders").one == "***"
 
 
 def test_unmasked_bytes_are_hexadecimal_with_the_schema_id():
-    found = displayed_value(TAGGED, (), SchemaDecoder(lambda: None), reveal=True)
+    found = displayed_value(TAGGED, (), SchemaDecoder(lambda: None), topic="orders", reveal=True)
     assert found.one == f"schema id 7, 0x000000000702. {NOT_CONFIGURED}"
+
+
+def test_a_reader_that_fails_in_an_unexpected_way_is_a_sentence_about_one_value():
+    class Cache:
+        def known(self, schema_id):
+            def read(tagged):
+                raise RecursionError("secret=hunter2")
+
+            return Reader("Avro", read)
+
+    decoder = SchemaDecoder(lambda: None)
+    decoder._cache = Cache()
+    assert decoder.decode(TAGGED, (), "value", "orders") == DecodedValue(7, problem=NOT_READABLE)

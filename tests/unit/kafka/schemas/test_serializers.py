@@ -213,7 +213,7 @@ def test_other_settings_of_the_registry_reach_its_client():
     ("settings", "text"),
     [
         ({"schema.registry.frobnicate": "1"}, "frobnicate"),
-        ({"schema.registry.url": "ftp://registry"}, "Invalid url"),
+        ({"schema.registry.url": "ftp://registry"}, "does not begin with http"),
         ({"schema.registry.basic.auth.user.info": "nobody"}, "username"),
     ],
 )
