@@ -20,11 +20,11 @@ class TextIdProducer(Producer):
         *rest, ((name, value), *others) = record
         if name == ID_HEADER:
             value = text_header(value)
-        super().produce(*rest, [(name, value), *others])
+        super().produce(*rest, [(name, value), *others])  # type: ignore[call-arg]  # librdkafka's stub knows keywords only
 
 
 def new_client(settings: Mapping[str, Any]) -> Producer:
     """Return a Kafka client that writes ids in the format of the settings."""
-    if ID_FORMAT_KEY not in settings:
-        return Producer(settings)
-    return TextIdProducer({name: value for name, value in settings.items() if name != ID_FORMAT_KEY})
+    own = {name: value for name, value in settings.items() if name != ID_FORMAT_KEY}
+    client: Producer = Producer(own) if len(own) == len(settings) else TextIdProducer(own)
+    return client

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from producer_core._internal.argument_settings import pop_argument_settings
 from producer_core.config import DEFAULT_SERVERS, RetryConfig, servers_and_settings
 from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 
-_P = ParamSpec("_P")
-_S = TypeVar("_S")
+_Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 
 _BUILDERS: Mapping[str, Callable[..., Any]] = {
     "circuit_breaker": CircuitBreaker,
@@ -21,25 +20,24 @@ _BUILDERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def with_settings_as_arguments(
-    constructor: Callable[Concatenate[_S, _P], None],
-) -> Callable[Concatenate[_S, _P], None]:
+def with_settings_as_arguments(constructor: _Constructor) -> _Constructor:
     """Pass the arguments that are among the settings to the constructor. An argument of the call takes precedence."""
     names = list(inspect.signature(constructor).parameters)[1:]
 
     @functools.wraps(constructor)
-    def construct(self: _S, *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         passed = {**dict(zip(names, args, strict=False)), **kwargs}
-        servers = passed.get("bootstrap_servers", DEFAULT_SERVERS)
-        servers, settings = servers_and_settings(servers, passed.get("config"))  # type: ignore[arg-type]
+        servers, settings = servers_and_settings(
+            passed.get("bootstrap_servers", DEFAULT_SERVERS), passed.get("config")
+        )
         found = pop_argument_settings(settings)
         if found and len(args) <= len(names):
-            rest = {**_arguments(found), **passed, "bootstrap_servers": servers, "config": settings}
-            constructor(self, **rest)  # type: ignore[arg-type]
+            given = {**passed, "bootstrap_servers": servers, "config": settings}
+            constructor(self, **{**_arguments(found), **given})
         else:
             constructor(self, *args, **kwargs)
 
-    return construct
+    return cast("_Constructor", construct)
 
 
 def _arguments(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from producer_core import ReliableKafkaProducer
+from producer_core import ReliableKafkaProducer, replay
 from producer_core._internal.id_header import ID_HEADER, text_header
 from producer_core.brokers import embedded
 from producer_core.config import client_config
+from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once.log_positions import LogPosition
 from producer_core.delivery.exactly_once.read_back import ReadBack
 from producer_core.delivery.exactly_once.transactional_client import TransactionalClient
+from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.duplicate_filter import Seen
 from producer_core.kafka.record_lookup import find_records
 from producer_core.messages import id_bytes, id_text, parse_id, record_id
+from tests.fixtures.replays import dead_letter
+from tests.support import eventually
 
 TEXT = {"message_id_format": "text"}
 
@@ -124,11 +130,6 @@ def test_a_read_back_finds_committed_records_of_both_forms(kafka):
 
 
 def send_in_transaction(kafka, topic, id, config):
-    import time
-
-    from producer_core.delivery.delivery import Delivery
-    from producer_core.delivery.exactly_once.transactional_transport import transactional_settings
-
     settings = transactional_settings(client_config(kafka.bootstrap_servers, config).settings)
     client = TransactionalClient(
         settings, topic, statistics=lambda _: None, connection_error=lambda _: None, stopping=lambda: False
@@ -137,3 +138,44 @@ def send_in_transaction(kafka, topic, id, config):
     reports, rejected = client.transact([Delivery(id, 0, topic, None, b"x")], time.monotonic() + 30)
     assert (len(reports), rejected) == (1, [])
     client.destroy()
+
+
+def test_a_replay_in_transactions_finds_both_forms_and_writes_its_own(kafka, store):
+    topic = f"orders-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, 1)
+    lost = [
+        dead_letter(
+            number,
+            topic=topic,
+            cluster_id=kafka.cluster_id,
+            verdict="possibly_persisted",
+            accepted_at=time.time(),
+        )
+        for number in range(6)
+    ]
+    DeadLetters(store).add(lost)
+    write(kafka, topic, [parse_id(lost[0].message_id), text_header(parse_id(lost[1].message_id))])
+
+    with ReliableKafkaProducer(kafka.bootstrap_servers, TEXT, store=store) as producer:
+        operation = replay.plan(
+            store, DeadLetterFilter(topic=topic), who="ann", origin="python", can_run=kafka.cluster_id,
+            inconclusive="send",
+        )  # fmt: skip
+        done = eventually(lambda: ended(store, operation), timeout=60)
+        assert producer.close().lost == 0
+
+    assert (done.delivery, done.landed, done.acknowledged) == ("exactly_once", 2, 4)
+    values = [message.headers()[0][1] for message in read(kafka, topic)]
+    assert values[1:] == [one.message_id.encode() for one in lost[1:]]
+
+
+def ended(store, operation):
+    found = replay.get(store, operation.operation_id)
+    return found if found.state == "done" else None
+
+
+def write(kafka, topic, ids):
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in ids:
+        producer.produce(topic, b"x", partition=0, headers=[(ID_HEADER, value)])
+    assert producer.flush(30) == 0
