@@ -32,7 +32,7 @@ ARGUMENTS: Mapping[str, Kind] = {
     "tracing": "flag",
     "transactional_id": "text",
 }
-"""The arguments that have a setting of the same name, with what a setting's text stands for."""
+"""The arguments that have a setting of the same name, with the type of their value."""
 
 FIELDS: Mapping[str, Mapping[str, Kind]] = {
     "circuit_breaker": {
@@ -87,7 +87,7 @@ def pop_argument_settings(given: dict[str, Any]) -> dict[str, Any]:
         part = plain.removeprefix(f"{group}_")
         _set(parts.setdefault(group, {}), part, _converted(name, _kind(group, part, name), value))
     for group, values in parts.items():
-        if found.get(group) is not False:  # circuit_breaker=false turns it off, whatever its parts are
+        if found.get(group) is not False:  # circuit_breaker=false takes precedence over its parts
             found[group] = values
     return found
 
@@ -118,7 +118,7 @@ def _set(found: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _converted(name: str, kind: Kind, value: Any) -> Any:
-    """Return the value that a text stands for. Values of other types are for the constructor to check."""
+    """Return a text as a value of the argument's type. The constructor checks values that are no text."""
     if not isinstance(value, str):
         return value
     text = value.strip()
