@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
-from producer_core._internal.id_header import ID_FORMAT_KEY, ID_FORMAT_SETTING, id_format
+from producer_core._internal.id_header import DEFAULT_ID_FORMAT, ID_FORMAT_KEY, ID_FORMAT_SETTING, id_format
 from producer_core._internal.join_names import join_names
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
 from producer_core._internal.rate_settings import RATE_SETTINGS, RateLimits, rate_limits
@@ -248,7 +248,7 @@ def client_config(
     if "oauth_cb" in chosen:
         chosen["oauth_cb"] = token_source(chosen["oauth_cb"])
     _check_serializers(own)
-    if id_format(own.get(ID_FORMAT_SETTING, "binary")) == "text":
+    if id_format(own.get(ID_FORMAT_SETTING, DEFAULT_ID_FORMAT)) == "text":
         chosen[ID_FORMAT_KEY] = "text"
     return ClientConfig(
         MappingProxyType(chosen),

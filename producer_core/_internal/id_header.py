@@ -21,6 +21,7 @@ ID_FORMAT_SETTING = "message_id_format"
 ID_FORMAT_KEY = "message.id.format"
 """The setting among those of a client that writes text. `delivery.text_ids` removes it before librdkafka sees it."""
 IdFormat = Literal["binary", "text"]
+DEFAULT_ID_FORMAT: IdFormat = "binary"
 
 _SIZE = 24
 _LIMIT = 1 << 64
