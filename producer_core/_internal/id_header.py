@@ -63,8 +63,11 @@ def record_id(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | Non
     With several headers of that name, the first with an id counts.
     """
     for name, value in headers or ():
-        if name == ID_HEADER and value is not None and (found := header_id(value)) is not None:
-            return found
+        if name == ID_HEADER and value is not None:
+            if len(value) == _SIZE:  # the default form, without a call
+                return value
+            if (found := header_id(value)) is not None:
+                return found
     return None
 
 

@@ -147,8 +147,11 @@ class Seen:
 
     def _id(self, message: Any) -> bytes | None:
         for name, value in _attribute(message, "headers") or ():
-            if name == self._header and isinstance(value, bytes) and (found := header_id(value)) is not None:
-                return found
+            if name == self._header and isinstance(value, bytes):
+                if len(value) == 24:  # the default form, without a call
+                    return value
+                if (found := header_id(value)) is not None:
+                    return found
         return None
 
     def _is_new(
