@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
+from producer_core._internal.id_header import DEFAULT_ID_FORMAT, ID_FORMAT_KEY, ID_FORMAT_SETTING, id_format
 from producer_core._internal.join_names import join_names
 from producer_core._internal.librdkafka import client_refusal, knows_property, property_names
 from producer_core._internal.rate_settings import RATE_SETTINGS, RateLimits, rate_limits
@@ -83,7 +84,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
 """Names whose librdkafka spelling needs more than dots for underscores: Kafka's, kafka-python's, and aliases."""
 
 _SERVERS = ("bootstrap.servers", "metadata.broker.list")
-_OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer", *RATE_SETTINGS)
+_OWN_SETTINGS = ("max_block_ms", "value_serializer", "key_serializer", ID_FORMAT_SETTING, *RATE_SETTINGS)
 _CONNECTION = (
     "bootstrap.servers", "security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.", "oauth_cb",
     "socket.", "broker.address.", "client.dns.", "reconnect.",
@@ -247,6 +248,8 @@ def client_config(
     if "oauth_cb" in chosen:
         chosen["oauth_cb"] = token_source(chosen["oauth_cb"])
     _check_serializers(own)
+    if id_format(own.get(ID_FORMAT_SETTING, DEFAULT_ID_FORMAT)) == "text":
+        chosen[ID_FORMAT_KEY] = "text"
     return ClientConfig(
         MappingProxyType(chosen),
         max_block=block_seconds(own.get("max_block_ms", 60_000)),

@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from producer_core._internal.id_header import ID_HEADER as ID_HEADER
+from producer_core._internal.id_header import record_id as record_id
 from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError, InvalidMessage, NotAccepted
-
-ID_HEADER = "pc-id"
-"""Name of the header with a record's id: 16 bytes of the session, then the sequence as 8 bytes big-endian."""
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
 """Name of the header with the first timestamp of a replayed record, in milliseconds."""
@@ -187,14 +186,6 @@ def check_message_id(message_id: Any) -> None:
 @lru_cache(maxsize=256)
 def _session_bytes(text: str) -> bytes:
     return uuid.UUID(text).bytes
-
-
-def record_id(headers: Headers | None) -> bytes | None:
-    """Return the 24 bytes of the message id in a record's headers; None for a record of another program."""
-    for name, value in headers or ():
-        if name == ID_HEADER and value is not None and len(value) == 24:
-            return value
-    return None
 
 
 def encode_value(value: Any, serializer: Callable[[Any], bytes | None] | None = None) -> bytes | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.argument_settings import without_arguments
 from producer_core._internal.home_folder import expand_user
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.schema_settings import without_unused_registry
@@ -49,7 +50,7 @@ def worker_settings() -> WorkerSettings | None:
         return None
     file = expand_user(named)
     try:
-        given = without_unused_registry(read_settings(file))
+        given = without_unused_registry(without_arguments(read_settings(file)))
         servers = pop_servers(given)
         if not servers:
             raise ConfigError(f"{file} names no brokers.", fix="Add bootstrap.servers=HOST:PORT.")

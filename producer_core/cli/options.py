@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from producer_core._internal.argument_settings import without_arguments
 from producer_core._internal.rate_settings import check_rate_text
 from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
@@ -164,7 +165,10 @@ def client_options(command: F, *, brokers: str = "Kafka brokers; default: localh
 def client_settings(
     servers: str | None, settings: tuple[tuple[str, str], ...], config_file: Path | None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the broker addresses and the settings. An option takes precedence over the file."""
+    """Return the broker addresses and the settings of the client. An option takes precedence over the file.
+
+    The file may be a producer's: its arguments of the producer, such as `circuit_breaker`, are left out.
+    """
     from producer_core.config import pop_servers
 
     if servers is not None and not servers.strip():
@@ -174,7 +178,7 @@ def client_settings(
         )
     for name, value in settings:
         _check_rate_option(name, value)
-    chosen = {**(read_settings(config_file) if config_file else {}), **dict(settings)}
+    chosen = {**(without_arguments(read_settings(config_file)) if config_file else {}), **dict(settings)}
     inside = pop_servers(chosen)
     return servers or inside or "localhost:9092", chosen
 

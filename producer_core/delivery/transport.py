@@ -29,6 +29,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState, Report
 from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
 from producer_core.delivery.report_batch import ReportBatch
+from producer_core.delivery.text_ids import create_producer
 from producer_core.errors import ConfigError, ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
@@ -238,7 +239,7 @@ class KafkaTransport:
             raise _no_client(error.args[0]) from error
 
     def _new_client(self) -> Producer:
-        return new_client(Producer, self._settings())
+        return new_client(create_producer, self._settings())
 
     def _settings(self) -> dict[str, Any]:
         settings = dict(self._config.settings)

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from producer_core._internal.id_header import ID_HEADER, header_id
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core._internal.queued_logger import queued_logger
-from producer_core.messages import ID_HEADER
 
 logger = queued_logger(__name__)
 
@@ -76,7 +76,7 @@ class Seen:
     `by="partition"` (default) remembers each partition separately, so that its state can move to another consumer with
     the partition. A message without a key may be sent again to another partition: `by="topic"` finds that duplicate too,
     in a consumer of all partitions. `header` can name another header of 24 bytes (16 for the source, 8 for a big-endian
-    number), such as one that a replication tool adds.
+    number), such as one that a replication tool adds. The id as text is accepted too.
     """
 
     def __init__(
@@ -147,8 +147,11 @@ class Seen:
 
     def _id(self, message: Any) -> bytes | None:
         for name, value in _attribute(message, "headers") or ():
-            if name == self._header and isinstance(value, bytes) and len(value) == 24:
-                return value
+            if name == self._header and isinstance(value, bytes):
+                if len(value) == 24:  # the default form, without a call
+                    return value
+                if (found := header_id(value)) is not None:
+                    return found
         return None
 
     def _is_new(

@@ -22,7 +22,6 @@ from producer_core.config import (
     RetryConfig,
     block_seconds,
     client_config,
-    librdkafka_settings,
     servers_and_settings,
 )
 from producer_core.delivery.connection_state import ConnectionState
@@ -56,6 +55,7 @@ from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchReport, BatchSend
+from producer_core.producer.settings_arguments import with_settings_as_arguments
 from producer_core.producer.severe_errors import OnSevereErrors
 from producer_core.producer.stats import BasicStats, ProducerStats, ReadOnlyStats, basic_stats, producer_stats
 from producer_core.producer.status import ProducerStatus
@@ -112,8 +112,12 @@ class ReliableKafkaProducer:
     else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/share-a-store.md).
 
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
+
+    `config` may also contain most of these arguments, such as `circuit_breaker` and `on_severe_errors`, so that a file or
+    the environment can give them (docs/reference/settings.md). An argument of the call takes precedence.
     """
 
+    @with_settings_as_arguments
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | Mapping[str, Any] = DEFAULT_SERVERS,
@@ -193,15 +197,15 @@ class ReliableKafkaProducer:
 
     @classmethod
     def from_env(cls, config: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """Create a producer with the client settings of the environment variables `PRODUCER_CORE_*`.
+        """Create a producer with the settings of the environment variables `PRODUCER_CORE_*`.
 
         `PRODUCER_CORE_BOOTSTRAP_SERVERS` and `PRODUCER_CORE_LINGER_MS` set `bootstrap.servers` and `linger.ms`, and so on.
         `PRODUCER_CORE_SASL_PASSWORD_FILE` names a file with the value. `PRODUCER_CORE_CONFIG` names a file of settings,
         which the variables override. `config` overrides both. `options` are those of the class.
         """
-        from producer_core.producer.environment import settings_from
+        from producer_core.producer.environment import merged, settings_from
 
-        settings = {**settings_from(os.environ), **librdkafka_settings(config or {})}
+        settings = merged(settings_from(os.environ), config or {})
         return cls(config=settings, **options)
 
     # sending

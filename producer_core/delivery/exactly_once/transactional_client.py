@@ -24,6 +24,7 @@ from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.batch_reports import BatchReports
 from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
 from producer_core.delivery.record_batch import RecordBatch
+from producer_core.delivery.text_ids import create_producer
 from producer_core.errors import ConfigError
 
 logger = queued_logger(__name__)
@@ -83,7 +84,7 @@ class TransactionalClient:
             "error_cb": call_both(self._on_error, settings.get("error_cb")),
         }
         # With oauth_cb the client is created by `fence`, which reports that there is no token.
-        self._producer: Producer | None = None if "oauth_cb" in settings else Producer(self._settings)
+        self._producer: Producer | None = None if "oauth_cb" in settings else create_producer(self._settings)
 
     def _on_error(self, error: KafkaError) -> None:
         self._connection_failed = True
@@ -128,7 +129,7 @@ class TransactionalClient:
     def _create(self) -> None:
         if self._producer is None:
             try:
-                self._producer = new_client(Producer, self._settings)
+                self._producer = new_client(create_producer, self._settings)
             except TokenFailed as error:
                 self._connection_error(error.args[0])
                 raise TransactionFailed(error.args[0]) from error
@@ -301,7 +302,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         if not name.startswith(("sasl.", "security.", "oauth_cb"))
     }
     try:
-        Producer({**without_login, **replaced})
+        create_producer({**without_login, **replaced})
     except KafkaException as error:
         raise ConfigError(
             f"Transactions cannot be used with these settings: {error.args[0].str()}"

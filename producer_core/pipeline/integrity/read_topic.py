@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from producer_core.messages import ID_HEADER
+from producer_core._internal.id_header import spark_record_id
 from producer_core.pipeline.integrity.ranges import Range
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ _RECORDS, _BYTES = 30_000, 24 << 20
 _MIN_RECORDS, _MIN_BYTES = 500, 1 << 20  # Kafka's own defaults
 _MAX_RECORDS, _MAX_BYTES = 5_000, 4 << 20
 
-# Our producer puts its header first; the slow filter runs only for records of other producers.
-_ID = f"""case when get(headers, 0).key = '{ID_HEADER}' and length(get(headers, 0).value) = 24
-               then get(headers, 0).value
-               else get(filter(headers, one -> one.key = '{ID_HEADER}' and length(one.value) = 24), 0).value end"""
+_ID = spark_record_id()
 _SEQ = "try_cast(conv(hex(substring(id, 17, 8)), 16, 10) as bigint)"
 
 
@@ -103,7 +100,7 @@ _KAFKA = (
 def raw_ids(records: DataFrame) -> DataFrame:
     """Return (partition, offset, id); the id of 24 bytes is null for a record without a producer_core id.
 
-    Like `messages.record_id`, it takes the first header of that name with 24 bytes.
+    Like `messages.record_id`, it takes the first header of that name with an id, binary or as text.
     """
     from pyspark.sql import functions as F
 

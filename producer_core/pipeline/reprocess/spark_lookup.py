@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from producer_core._internal.id_header import spark_record_id
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError
 from producer_core.kafka.record_lookup import BulkLookup
-from producer_core.messages import ID_HEADER, id_text, parse_id
+from producer_core.messages import id_text, parse_id
 from producer_core.pipeline.kafka_options import kafka_options
 from producer_core.pipeline.spark_errors import explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# The higher-order filter is slow per record, and not needed when our header is the first one, as producers write it.
-_ID = (
-    f"CASE WHEN headers[0].key = '{ID_HEADER}' THEN headers[0].value "
-    f"ELSE filter(headers, header -> header.key = '{ID_HEADER}')[0].value END AS id"
-)
+_ID = f"{spark_record_id()} AS id"
 _LARGE_FETCHES = {
     "kafka.max.poll.records": "20000",
     "kafka.max.partition.fetch.bytes": str(16 << 20),

@@ -308,3 +308,9 @@ def test_a_rate_that_is_no_finite_number_is_refused_by_its_option(command, given
 
     assert done.exit_code == 2
     assert "'--rate'" in done.output
+
+
+def test_a_producers_file_gives_a_command_the_settings_of_the_client_only(tmp_path):
+    file = tmp_path / "producer.properties"
+    file.write_text("bootstrap.servers=a:1\ncircuit_breaker=true\nordering=strict\nlinger.ms=3\n")
+    assert options.client_settings(None, (), file) == ("a:1", {"linger.ms": "3"})

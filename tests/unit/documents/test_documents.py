@@ -17,6 +17,7 @@ import click
 import pytest
 import yaml
 
+from producer_core._internal.id_header import DEFAULT_ID_FORMAT
 from producer_core.cli import main
 from producer_core.config import NAMES, client_config
 from producer_core.kafka.error_codes import TABLE
@@ -182,7 +183,7 @@ def test_the_table_of_defaults_matches_the_configuration():
     table = page.partition("## Defaults that matter")[2].partition("\n\nSettings")[0]
     rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE)
     config = client_config("a:1")
-    known = {"max_block_ms": int(config.max_block * 1000)}
+    known = {"max_block_ms": int(config.max_block * 1000), "message_id_format": DEFAULT_ID_FORMAT}
     assert len(rows) >= 8
     for name, value in rows:
         found = known.get(name) or config.settings[NAMES.get(name, name.replace("_", "."))]

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 
 from producer_core import ConfigError, ReliableKafkaProducer
+from producer_core.producer import producer as producer_module
 from producer_core.producer.environment import settings_from
 from producer_core.testing import InMemoryTransport
 
 QUIET = {"store": None, "run_replays": False, "health_check_interval": 3600}
+
+
+@pytest.fixture
+def options(monkeypatch):
+    """Collect the options of each producer."""
+    seen, components = [], producer_module.Components
+    monkeypatch.setattr(producer_module, "Components", lambda one: seen.append(one) or components(one))
+    return seen
 
 
 def from_env(monkeypatch, environment, **options):
@@ -107,3 +116,80 @@ def test_a_registry_for_people_who_look_at_values_needs_no_serializer():
     assert settings_from(environment) == {"linger.ms": "5"}
     environment["PRODUCER_CORE_VALUE_SERIALIZER"] = "avro"
     assert "schema.registry.url" in {name.replace("_", ".") for name in settings_from(environment)}
+
+
+def test_variables_give_the_arguments_of_the_producer(monkeypatch, tmp_path, options):
+    environment = {
+        "PRODUCER_CORE_CIRCUIT_BREAKER": "true",
+        "PRODUCER_CORE_CIRCUIT_BREAKER_MINIMUM_NUMBER_OF_CALLS": "7",
+        "PRODUCER_CORE_ON_SEVERE_ERRORS": "stop",
+        "PRODUCER_CORE_RETRY_CONFIG_MAX_RETRIES": "1",
+        "PRODUCER_CORE_RETRY_CONFIG_RETRIABLE_ERRORS": "REQUEST_TIMED_OUT, NOT_LEADER_FOR_PARTITION",
+        "PRODUCER_CORE_ENABLE_DEDUPLICATION": "true",
+        "PRODUCER_CORE_JOURNAL_DIR": str(tmp_path / "journal"),
+        "PRODUCER_CORE_ORDERING": "strict",
+        "PRODUCER_CORE_MAX_MESSAGES_PER_SECOND": "orders=500,*=2000",
+    }
+    with from_env(monkeypatch, environment) as producer:
+        assert producer.circuits is not None
+        assert options[0].circuit_breaker.minimum_number_of_calls == 7
+        assert options[0].on_severe_errors == "stop"
+        assert producer.retry_config.max_retries == 1
+        assert producer.retry_config.retriable_errors == ["REQUEST_TIMED_OUT", "NOT_LEADER_FOR_PARTITION"]
+        assert producer.enable_deduplication
+        assert producer.guarantees.ordering == "strict"
+        assert (tmp_path / "journal").is_dir()
+        assert producer.config.rate_limits.messages == {"orders": 500.0, "*": 2000.0}
+
+
+def test_an_argument_of_the_call_takes_precedence_over_its_variable(monkeypatch):
+    environment = {"PRODUCER_CORE_CIRCUIT_BREAKER": "true", "PRODUCER_CORE_ORDERING": "strict"}
+    with from_env(monkeypatch, environment, circuit_breaker=False, ordering="key") as producer:
+        assert producer.circuits is None
+        assert producer.guarantees.ordering == "key"
+
+
+def test_a_variable_takes_precedence_over_an_argument_in_the_file(monkeypatch, tmp_path):
+    (tmp_path / "client.properties").write_text("circuit.breaker=false\nordering=none\nlinger.ms=3\n")
+    environment = {
+        "PRODUCER_CORE_CONFIG": str(tmp_path / "client.properties"),
+        "PRODUCER_CORE_CIRCUIT_BREAKER": "true",
+    }
+    with from_env(monkeypatch, environment) as producer:
+        assert producer.circuits is not None
+        assert producer.guarantees.ordering == "none"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("CIRCUIT_BREAKER", "maybe", "not true or false"),
+        ("CIRCUIT_BREAKER_FAILURE_RATE_THRESHOLD", "3", "at most 1"),
+        ("CIRCUIT_BREAKER_FAILURE_RATE", "0.5", "circuit_breaker.failure_rate_threshold"),
+        ("SHARDS", "two", "whole number"),
+        ("RETRY_CONFIG_RETRIABLE_ERRORS_", "X", "retriable_errors"),
+    ],
+)
+def test_an_argument_that_is_not_valid_names_its_variable(variable, value, message):
+    with pytest.raises(ConfigError, match=f"PRODUCER_CORE_{variable} is not valid.*{message}"):
+        settings_from({f"PRODUCER_CORE_{variable}": value})
+
+
+@pytest.mark.parametrize("written", ["circuit_breaker=true", "circuit.breaker = TRUE"])
+def test_a_file_gives_the_arguments_of_the_producer(tmp_path, written, options):
+    (tmp_path / "client.properties").write_text(f"{written}\non_severe_errors=stop\nbootstrap.servers=a:1\n")
+    transport = InMemoryTransport.factory([])
+    with ReliableKafkaProducer(
+        config=tmp_path / "client.properties", transport=transport, **QUIET
+    ) as producer:
+        assert producer.circuits is not None
+        assert options[0].on_severe_errors == "stop"
+        assert producer.bootstrap_servers == ["a:1"]
+
+
+def test_one_dict_gives_brokers_settings_and_arguments(options):
+    settings = {"bootstrap.servers": "a:1", "circuit_breaker": True, "dlq_max_size": 5, "linger.ms": 1}
+    with ReliableKafkaProducer(settings, transport=InMemoryTransport.factory([]), **QUIET) as producer:
+        assert producer.circuits is not None
+        assert options[0].dlq_max_size == 5
+        assert producer.config.settings["linger.ms"] == 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import uuid
+
 import duckdb
 import pyarrow as pa
 import pytest
 
+from producer_core._internal.id_header import text_header
 from producer_core.messages import id_bytes, record_id
 from producer_core.pipeline.integrity import groups
 from producer_core.pipeline.integrity.audit_tables import audit_tables
@@ -61,6 +65,7 @@ def test_spark_and_the_python_reader_read_the_same_ids(spark):
         [("pc-id", None)],
         [("pc-id", b"x" * 25)],
         [("PC-ID", good)],
+        *text_cases(good, other),
     ]
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     table = pa.table(
@@ -79,6 +84,42 @@ def test_spark_and_the_python_reader_read_the_same_ids(spark):
         bytes(row.session) + row.seq.to_bytes(8, "big") if row.session else None for row in found
     ] == wanted
     assert [row.id and bytes(row.id) for row in raw_ids(frame).orderBy("offset").collect()] == wanted
+
+
+def text_cases(good, other):
+    """Return headers with ids as text: in each place, mixed with binary ones, and texts that are no id."""
+    text = text_header(good)
+    drawn = random.Random(27)
+    numbers = (0, 1, 9, 10, 2**32, 10**18, 2**63 - 1)
+    ids = [id_bytes(uuid.UUID(bytes=drawn.randbytes(16)), number) for number in numbers for _ in range(5)]
+    no_ids = (
+        text.upper(), text + b"\n", text + b"\r", b" " + text, text[:37], text[:37] + b"07", text[:37] + b"-1",
+        text[:37] + str(1 << 64).encode(), text[:37] + b"9" * 20, text[:37] + b"1" * 21, b"\xff" * 40,
+        text.replace(b"-", b""), text.replace(b"-", b"_"), "\u0663".encode() + text[2:],
+    )  # fmt: skip
+    return [
+        *([("pc-id", text_header(one))] for one in ids),
+        *([("trace", b"x"), ("pc-id", text_header(one))] for one in ids),
+        [("pc-id", text), ("pc-id", other)],
+        [("pc-id", other), ("pc-id", text)],
+        [("pc-id", None), ("pc-id", b"short"), ("pc-id", text), ("pc-id", other)],
+        *([("pc-id", value)] for value in no_ids),
+        *([("pc-id", value), ("pc-id", text)] for value in no_ids),
+    ]
+
+
+def test_spark_reads_the_highest_id_from_either_form(spark):
+    raw = b"\xff" * 24
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    headers = [[{"key": "pc-id", "value": one}] for one in (raw, text_header(raw))]
+    table = pa.table(
+        {
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": pa.array([0, 1], pa.int64()),
+            "headers": pa.array(headers, pa.list_(header)),
+        }
+    )
+    assert [bytes(row.id) for row in raw_ids(spark.createDataFrame(table)).collect()] == [raw, raw]
 
 
 def test_an_id_with_a_sequence_beyond_64_bits_is_invalid(spark):

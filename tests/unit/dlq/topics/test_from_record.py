@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from producer_core._internal.id_header import text_header
 from producer_core.dlq.topics import DeadLetterRecord, SourceTopic, dead_letter_of, derived_id, write
 from producer_core.events import Attempt
 from producer_core.messages import id_bytes, id_text
@@ -140,9 +141,10 @@ def test_the_id_of_a_foreign_record_is_derived_from_its_offset():
     assert fetched(SPRING, value=b"other").message_id == fetched(SPRING).message_id
 
 
-def test_the_message_id_of_a_foreign_record_is_noted_and_not_used():
+@pytest.mark.parametrize("form", [bytes, text_header])
+def test_the_message_id_of_a_foreign_record_is_noted_and_not_used(form):
     message_id = id_bytes(uuid.UUID(int=7), 9)
-    found = fetched((("pc-id", message_id), *SPRING))
+    found = fetched((("pc-id", form(message_id)), *SPRING))
     assert found.message_id == derived_id(SOURCE_TOPIC, 3, 17)
     assert f"the record has the message id {id_text(message_id)}" in found.source
     assert "pc-id" not in dict(found.headers)
