@@ -71,7 +71,12 @@ def headline(page: queries.OverviewPage) -> Node:
     headline = wording.headline(page.situation, common.zone())
     return node(
         "div",
-        node("p", *map(_part, headline.pieces), class_=f"pc-message pc-headline pc-{headline.tone}"),
+        node(
+            "div",
+            node("p", *map(_part, headline.now), class_="pc-now"),
+            *([node("p", *map(_part, headline.past), class_="pc-past")] if headline.past else []),
+            class_=f"pc-message pc-headline pc-{headline.tone}",
+        ),
         node("span", wording.announcement(headline), class_="pc-screen-reader", role="status"),
     )
 

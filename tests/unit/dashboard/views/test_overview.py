@@ -20,7 +20,7 @@ def test_the_page_shows_the_failing_topic_and_every_section(path, store, monkeyp
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
     assert not page.exception
-    assert "all on payments: the message, or the batch" in drawn["headline"]
+    assert "are failing on payments: the message, or the batch" in drawn["headline"]
     for part in (
         "Error rate",
         "p99.9",
