@@ -46,7 +46,7 @@ def lines_of(page: OverviewPage) -> OverviewLines:
     series = tuple(point for point in page.series if point.at < end)
     return OverviewLines(
         page.window,
-        page.since,
+        page.begin // page.step * page.step,
         page.step,
         end,
         series,

@@ -39,13 +39,16 @@ def _draw(path: Path, page: queries.OverviewPage, view: queries.View, *, stale: 
     now = page.read_at if stale else time.time()
     live_dom(tiles.headline(page), _as_of(path, page, view, stale=stale), key="headline")
     common.data_age(page.seen_at, time.time())
+    header.tab("Overview", wording.tab_state(page.situation))
     with st.container(key="pc-alerts"), common.panel(path):
         firing_alerts.show(open_store(path), page, now)
     with st.container(key="pc-empty-store"):
         if page.seen_at is None:
             empty_store.show(path)
-    live_dom(tiles.tiles(charts.tiles(page)), *tiles.topics(page), key="figures")
+    live_dom(tiles.tiles(charts.key_tiles(page), css_class="pc-five"), key="figures")
     _charts(page)
+    live_dom(*tiles.topics(page), key="topics")
+    live_dom(*tiles.more_figures(charts.other_tiles(page)), key="more-figures")
     live_dom(*producers.table(page, now), key="producers")
 
 

@@ -9,12 +9,15 @@ from typing import NamedTuple
 from producer_core._internal.plural import plural
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.situation import Situation
-from producer_core.dashboard.wording.numbers import count
+from producer_core.dashboard.wording.numbers import count, short
 from producer_core.dashboard.wording.time import age, during
 from producer_core.replay.active_cause import QUIET
 
 LOST_AFTER = 40.0
 """Seconds without a heartbeat after which a producer may have crashed."""
+
+
+_TAB_MARKS = {"bad": "✗", "warning": "▲", "good": "✓", "quiet": "○"}
 
 
 class HeadlinePart(NamedTuple):
@@ -68,6 +71,29 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     past = () if blocked else (*_failed(now, zone), *_earlier_dead_letters(now))
     past = tuple(piece._replace(past=bool(lead)) for piece in (*past, *_outage(now)))
     return Headline(tone, (*lead, *past, *_lost(now), *_next(now)))
+
+
+def tab_state(now: Situation) -> str:
+    """Return the state for the browser's tab, in a few characters; empty where nothing has been sent yet."""
+    if now.over or (now.silent_for is None and not now.closed):
+        return ""
+    tone, *_ = _lead(now)
+    mark = _TAB_MARKS[tone]
+    if _delivers(now) and now.failing_topics:
+        return f"{mark} {short(now.failing_topics[0])}"
+    return mark if tone == "good" else f"{mark} {_tab_reason(now)}".rstrip()
+
+
+def _delivers(now: Situation) -> bool:
+    """Return whether a producer is connected and messages settle."""
+    silent = now.silent_for is not None and now.silent_for > LOST_AFTER
+    return bool(now.producers and now.connected and not silent and not now.circuit and not now.stalled)
+
+
+def _tab_reason(now: Situation) -> str:
+    if _delivers(now):
+        return f"{count(now.left)} failed" if now.left else "producers"
+    return "not delivering" if now.producers or now.gone else "no producers"
 
 
 def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
