@@ -35,7 +35,6 @@ def view(path: Path, name: str) -> queries.View:
     now = time.time()
     from_address = _read_custom_range(now)
     inherited = _inherit_from_last_page(name)
-    tab(name)
     with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
         title(name)
         common.live_toggle()

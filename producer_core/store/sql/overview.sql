@@ -75,3 +75,9 @@ SELECT coalesce(sum(samples), 0)::BIGINT AS samples, coalesce(sum(cut_off), 0)::
 FROM client_statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($producer IS NULL OR producer_id = $producer);
+
+-- name: producer_starts
+-- When producers started within a range.
+SELECT started_at FROM producers
+WHERE started_at >= $since AND started_at < $until AND ($producer IS NULL OR producer_id = $producer)
+ORDER BY started_at;
