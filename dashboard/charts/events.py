@@ -31,7 +31,7 @@ def _shape(event: ChartEvent, *, labelled: bool) -> dict[str, Any]:
         shape["label"] = {"text": _LABELS[event.kind], "textangle": 0, "font": {"size": 10}, "padding": 2} | (
             {"textposition": "top left"}
             if event.kind in _FILLS
-            else {"textposition": "end", "xanchor": "right"}
+            else {"textposition": "start", "xanchor": "left", "yanchor": "bottom"}
         )
     return shape
 

@@ -106,14 +106,17 @@ def tiles(page: OverviewPage) -> tuple[Tile, ...]:
 def key_tiles(page: OverviewPage) -> tuple[Tile, ...]:
     """Return the key figures, each with its course over the range."""
     found, courses = {tile.label: tile for tile in tiles(page)}, page.courses
-    drawn = {
-        "Error rate": {"course": courses.error_rate},
-        "Throughput": {"course": courses.throughput},
-        "Latency p50": {"course": courses.percentile(QUANTILES.index(0.5))},
-        "Latency p99": {"course": courses.percentile(QUANTILES.index(0.99))},
-        "Dead letters": {"counts": courses.dead},
+    lines = {
+        "Error rate": courses.error_rate,
+        "Throughput": courses.throughput,
+        "Latency p50": courses.percentile(QUANTILES.index(0.5)),
+        "Latency p99": courses.percentile(QUANTILES.index(0.99)),
     }
-    return tuple(found[label]._replace(**drawn[label]) for label in KEY_FIGURES)
+    bars = {"Dead letters": courses.dead}
+    return tuple(
+        found[label]._replace(course=lines.get(label, ()), counts=bars.get(label, ()))
+        for label in KEY_FIGURES
+    )
 
 
 def other_tiles(page: OverviewPage) -> tuple[Tile, ...]:

@@ -68,9 +68,8 @@ def _as_of(path: Path, page: queries.OverviewPage, view: queries.View, *, stale:
     paused = header.every(view) is None
     as_of = wording.as_of(at.text, paused=paused, over=view.over(page.read_at), lost=stale)
     zone = wording.zone_name(common.zone(), page.read_at)
-    age = "" if common.is_paused() else f" · {wording.data_age(page.seen_at, page.read_at)}"
     gaps, reason = wording.gaps(*page.missing)
-    return tiles.note(f"{as_of} {zone}{age} · store {path.name}{gaps}", f"{at.more} · {path}{reason}")
+    return tiles.note(f"{as_of} {zone} · store {path.name}{gaps}", f"{at.more} · {path}{reason}")
 
 
 def _charts(page: queries.OverviewPage, marks: list[dict[str, Any]]) -> None:
