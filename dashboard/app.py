@@ -58,6 +58,7 @@ def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) ->
         if st.session_state.get("address") != address:
             st.session_state["address"] = address
             dead_letter_url.reset()
+        header.tab(title)
         show(path)
 
     return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])

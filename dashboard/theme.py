@@ -9,6 +9,8 @@ COLOURS = (
     "#2563eb", "#dc2626", "#d97706", "#059669", "#7c3aed", "#0891b2", "#db2777", "#65a30d", "#475569", "#b45309",
 )  # fmt: skip
 """The colors of a chart's series, distinguishable by color-blind readers. Streamlit ignores fewer than ten."""
+PERCENTILE_COLOURS = ("#059669", "#7c3aed", "#db2777", "#b45309")
+"""The colors of p50, p95, p99 and p99.9 in every chart of every page."""
 
 
 @cache

@@ -11,15 +11,17 @@ from producer_core.dashboard.charts.overview import (
     waiting,
 )
 from producer_core.dashboard.charts.sparkline import spark
-from producer_core.dashboard.charts.tile import Tile, tiles
+from producer_core.dashboard.charts.tile import Tile, key_tiles, other_tiles, tiles
 
 __all__ = [
     "RenderedChart",
     "Tile",
     "error_rate",
     "heat",
+    "key_tiles",
     "latency",
     "lines_of",
+    "other_tiles",
     "overview_lines",
     "percentiles",
     "rendered",

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from producer_core.dashboard.charts.chart import blank, decades, message, mode, or_message
-from producer_core.dashboard.charts.latency import QUANTILE_COLOURS, quantile_name
+from producer_core.dashboard.charts.latency import quantile_name
 from producer_core.dashboard.queries.fleet import TROUBLED, Fleet, Member
 from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
+from producer_core.dashboard.theme import PERCENTILE_COLOURS
 from producer_core.dashboard.wording import milliseconds, rate, short
 
 _SHORT = 10  # seconds
@@ -35,7 +36,7 @@ def fleet_percentiles(page: Fleet) -> Any:
             marker={"size": 3},
             connectgaps=False,
             hovertemplate="%{y:,.3~r} ms",
-            line={"width": 2, "color": QUANTILE_COLOURS[place]},
+            line={"width": 2, "color": PERCENTILE_COLOURS[place]},
         )
     _milliseconds(figure, "yaxis")
     figure.update_yaxes(range=decades(figure))

@@ -8,10 +8,9 @@ from typing import Any
 
 from producer_core.dashboard.charts.chart import blank, decades, message, mode, or_message, top
 from producer_core.dashboard.queries import LATENCY_QUANTILES, Heat, LatencyPage, TimeSpent
-from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.theme import COLOURS, PERCENTILE_COLOURS
 from producer_core.dashboard.wording import milliseconds, percent, plural, short
 
-QUANTILE_COLOURS = ("#059669", "#7c3aed", "#db2777", "#b45309")
 PARTS: tuple[tuple[str, str, Callable[[TimeSpent], float | None]], ...] = (
     ("Client queue", "#2563eb", lambda spent: spent.queue),
     ("librdkafka's send queue", "#0891b2", lambda spent: spent.outbuf),
@@ -34,7 +33,7 @@ def percentiles(page: LatencyPage) -> Any:
     by_window = {one.at: one.found for one in page.percentiles}
     for place, quantile in enumerate(LATENCY_QUANTILES):
         found = [(at, by_window[at][place] if at in by_window else None) for at in _windows(page)]
-        _line(figure, quantile_name(quantile), found, QUANTILE_COLOURS[place])
+        _line(figure, quantile_name(quantile), found, PERCENTILE_COLOURS[place])
     _milliseconds(figure, decades(figure))
     return or_message(figure, page, "No latency data in this range.")
 

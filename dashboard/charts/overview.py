@@ -23,10 +23,9 @@ from producer_core.dashboard.charts.chart import (
     topics,
 )
 from producer_core.dashboard.queries import QUANTILES, OverviewPage, Point
-from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.theme import COLOURS, PERCENTILE_COLOURS
 from producer_core.dashboard.wording import CUSTOM, milliseconds, short
 
-_LATENCY = ("#059669", "#0891b2", "#7c3aed", "#db2777")
 _DECADES = range(-1, 7)  # of milliseconds
 
 
@@ -47,7 +46,7 @@ def lines_of(page: OverviewPage) -> OverviewLines:
     series = tuple(point for point in page.series if point.at < end)
     return OverviewLines(
         page.window,
-        page.since,
+        page.begin // page.step * page.step,
         page.step,
         end,
         series,
@@ -99,7 +98,7 @@ def latency(page: OverviewPage | OverviewLines) -> Any:
             found = by_window.get(at, (None,) * len(QUANTILES))[place]
             return None if found is None else 1000 * found
 
-        line(figure, f"p{100 * quantile:g}", page, value, "%{y:,.3~r} ms", _LATENCY[place])
+        line(figure, f"p{100 * quantile:g}", page, value, "%{y:,.3~r} ms", PERCENTILE_COLOURS[place])
     figure.update_yaxes(
         type="log",
         range=decades(figure),

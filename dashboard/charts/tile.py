@@ -1,4 +1,4 @@
-"""Build the tiles of the overview: a number, its change since the previous period, and its definition."""
+"""Build the tiles of the overview: a number, its course, its change since the previous period, and its definition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Tile(NamedTuple):
     """Holds the content of a tile.
 
     `change` compares with the previous period, `note` is a line below it, `more` is the tooltip, and `page` is the page
-    that the tile links to.
+    that the tile links to. `course` and `counts` are the values over the range as a line and as bars, oldest first, with
+    None where no data exists.
     """
 
     label: str
@@ -39,7 +40,12 @@ class Tile(NamedTuple):
     note: str = ""
     more: str = ""
     page: str | None = None
+    course: tuple[float | None, ...] = ()
+    counts: tuple[int | None, ...] = ()
 
+
+KEY_FIGURES = ("Error rate", "Throughput", "Latency p50", "Latency p99", "Dead letters")
+"""The labels of the tiles at the top of the overview; the others follow below the charts."""
 
 _THROUGHPUT = {
     False: "Acknowledged messages per second over the last minute; the sum of the topics below.",
@@ -95,6 +101,27 @@ def tiles(page: OverviewPage) -> tuple[Tile, ...]:
         _memory(page),
         _connection(page, tile),
     )  # fmt: skip
+
+
+def key_tiles(page: OverviewPage) -> tuple[Tile, ...]:
+    """Return the key figures, each with its course over the range."""
+    found, courses = {tile.label: tile for tile in tiles(page)}, page.courses
+    lines = {
+        "Error rate": courses.error_rate,
+        "Throughput": courses.throughput,
+        "Latency p50": courses.percentile(QUANTILES.index(0.5)),
+        "Latency p99": courses.percentile(QUANTILES.index(0.99)),
+    }
+    bars = {"Dead letters": courses.dead}
+    return tuple(
+        found[label]._replace(course=lines.get(label, ()), counts=bars.get(label, ()))
+        for label in KEY_FIGURES
+    )
+
+
+def other_tiles(page: OverviewPage) -> tuple[Tile, ...]:
+    """Return the figures that are not key figures."""
+    return tuple(tile for tile in tiles(page) if tile.label not in KEY_FIGURES)
 
 
 def _earlier(page: OverviewPage) -> str:

@@ -78,7 +78,10 @@ const restoreHover = (plot, Plotly) => {
 }
 const draw = (plot, data, css, Plotly) => {
   const value = name => css.getPropertyValue(name).trim()
-  const figure = toLocal(JSON.parse(data.spec)), layout = figure.layout
+  const parsed = JSON.parse(data.spec)
+  if (parsed.data.length && data.marks?.length)
+    parsed.layout.shapes = [...(parsed.layout.shapes ?? []), ...structuredClone(data.marks)]
+  const figure = toLocal(parsed), layout = figure.layout
   layout.template = undefined
   const text = value('--st-text-color') || 'currentColor'
   const grid = value('--st-border-color-light') || value('--st-border-color') || 'rgba(128,128,128,0.2)'

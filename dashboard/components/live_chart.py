@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -25,7 +26,10 @@ def _component() -> Any:
     )
 
 
-def live_plotly(figure: Any, *, key: str, alt: str) -> None:
-    """Draw a figure or a rendered chart under a stable key; `alt` describes it for screen readers."""
+def live_plotly(figure: Any, *, key: str, alt: str, marks: Sequence[dict[str, Any]] = ()) -> None:
+    """Draw a figure or a rendered chart under a stable key; `alt` describes it for screen readers.
+
+    `marks` are Plotly shapes with times in UTC, drawn below the lines; a chart without data shows none.
+    """
     spec, height = figure if isinstance(figure, RenderedChart) else rendered(figure)
-    _component()(data={"spec": spec, "alt": alt, "height": height}, key=key)
+    _component()(data={"spec": spec, "alt": alt, "height": height, "marks": list(marks)}, key=key)

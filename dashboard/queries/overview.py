@@ -10,6 +10,7 @@ from typing import Any
 from producer_core.alerts import rule_set_of
 from producer_core.alerts.rules import RULES
 from producer_core.dashboard.queries.cause import Cause
+from producer_core.dashboard.queries.courses import Courses, courses
 from producer_core.dashboard.queries.deaths import (
     FailureCounts,
     delivered_since,
@@ -32,7 +33,7 @@ from producer_core.dashboard.queries.situation import (
     stalled,
 )
 from producer_core.dashboard.queries.topics import Point, TopicRow, topic_rows
-from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.queries.view import RANGES, View
 from producer_core.kafka.classify import failure_of
 from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
@@ -127,6 +128,19 @@ class OverviewPage:
     seen_at: float | None
     missing: tuple[int, int] = (0, 0)
     """The number of missing statistics windows, and of the producers that they belong to."""
+
+    @property
+    def begin(self) -> int:
+        """Return the beginning of the charts: the first data of a store that is younger than the range."""
+        if self.window not in RANGES or self.before.known or not self.series:
+            return self.since
+        return max(self.since, min(min(point.at for point in self.series), int(self.now) - MINUTE))
+
+    @property
+    def courses(self) -> Courses:
+        """Return the values over the charts' time for the sparklines of the tiles."""
+        begin = self.begin // self.step * self.step
+        return courses(self.series, dict(self.percentiles), since=begin, until=self.now, step=self.step)
 
     @property
     def error_rate(self) -> float | None:

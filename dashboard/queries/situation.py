@@ -72,11 +72,12 @@ class Situation:
 
 
 class BrokerOutage(NamedTuple):
-    """Holds the length and the end of a broker outage, and the number of messages acknowledged since."""
+    """Holds the length, the end and the beginning of a broker outage, and the messages acknowledged since its end."""
 
     seconds: float
     until: float
     delivered: int = 0
+    begin: float = 0.0
 
 
 def of_producer(rows: list[dict[str, Any]], producer: str | None) -> list[dict[str, Any]]:
@@ -158,19 +159,32 @@ def outage(rows: Rows, now: float) -> BrokerOutage | None:
 
     Return None where there was none, or only one as brief as any start-up.
     """
-    cut_off = _last_run([row for row in rows if row["cut_off"] >= row["samples"]])
+    *_, last = [(), *_runs([row for row in rows if row["cut_off"] >= row["samples"]])]
+    return _outage_of(last, now)
+
+
+def outages(rows: Rows, now: float) -> tuple[BrokerOutage, ...]:
+    """Return every outage in which no producer had a broker connection, oldest first, without the brief ones."""
+    runs = _runs([row for row in rows if row["cut_off"] >= row["samples"]])
+    return tuple(found for run in runs if (found := _outage_of(run, now)) is not None)
+
+
+def _outage_of(cut_off: Rows, now: float) -> BrokerOutage | None:
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
         return None
-    return BrokerOutage(seconds, min(now, cut_off[-1]["window_start"] + cut_off[-1]["seconds"]))
+    return BrokerOutage(seconds, min(now, _end(cut_off[-1])), begin=float(cut_off[0]["window_start"]))
 
 
-def _last_run(rows: Rows) -> Rows:
-    """Return the last run of consecutive rows; a gap shorter than `_BRIEF` does not end a run."""
-    first = len(rows) - 1
-    while first > 0 and rows[first]["window_start"] - _end(rows[first - 1]) < _BRIEF:
-        first -= 1
-    return rows[max(first, 0) :]
+def _runs(rows: Rows) -> list[list[Mapping[str, Any]]]:
+    """Return the runs of consecutive rows; a gap shorter than `_BRIEF` does not end a run."""
+    runs: list[list[Mapping[str, Any]]] = []
+    for row in rows:
+        if runs and row["window_start"] - _end(runs[-1][-1]) < _BRIEF:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
 
 
 def _end(row: Mapping[str, Any]) -> float:

@@ -16,7 +16,7 @@ from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.queries.error_groups import GroupPage, error_group
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import adaptive_cache, common, header
+from producer_core.dashboard.views import adaptive_cache, common, event_reads, header
 from producer_core.dashboard.wording import errors as error_wording
 from producer_core.kafka.classify import advice_for, failure_of
 
@@ -43,7 +43,12 @@ def show(path: Path, view: View, fingerprint: str) -> None:
             live_dom(*_description(page, time.time()), key="group-description")
         with right:
             common.heading("Failures over time" if page.inside else "Failures outside this range")
-            live_plotly(group_trend(page), key="group-trend", alt="Failures of this group over time")
+            live_plotly(
+                group_trend(page),
+                key="group-trend",
+                alt="Failures of this group over time",
+                marks=event_reads.chart_marks(path, view),
+            )
 
 
 def _description(page: GroupPage, now: float) -> list[Node]:

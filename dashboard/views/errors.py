@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -18,7 +20,7 @@ from producer_core.dashboard.queries.error_groups import GroupLine
 from producer_core.dashboard.queries.errors import CodeLine, ErrorsPage, KindLine, TopicLine, errors
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import adaptive_cache, common, error_group, header, tiles
+from producer_core.dashboard.views import adaptive_cache, common, error_group, event_reads, header, tiles
 from producer_core.dashboard.wording import errors as error_wording
 
 _MAX_ROWS = 40
@@ -45,7 +47,7 @@ def _live(path: Path, view: View, group: str | None) -> None:
     if page.without_dead_letters:
         common.note(error_wording.without_dead_letters(page.without_dead_letters, page.whole.dead))
     _tiles(page)
-    _charts(page)
+    _charts(page, event_reads.chart_marks(path, view))
     _groups(page, group)
     _codes(page)
     left, right = st.columns([2, 3], gap="medium")
@@ -108,17 +110,18 @@ def _tiles(page: ErrorsPage) -> None:
     live_dom(tiles.tiles(figures), key="errors-tiles")
 
 
-def _charts(page: ErrorsPage) -> None:
+def _charts(page: ErrorsPage, marks: Sequence[dict[str, Any]]) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         common.heading("Failed attempts by code")
-        live_plotly(failed_attempts(page), key="errors-attempts", alt=described(page))
+        live_plotly(failed_attempts(page), key="errors-attempts", alt=described(page), marks=marks)
     with right:
         common.heading("Outcome of failed messages")
         live_plotly(
             outcomes(page),
             key="errors-outcomes",
             alt="Messages acknowledged after a retry and messages that became dead letters, over time",
+            marks=marks,
         )
 
 

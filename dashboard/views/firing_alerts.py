@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def show(store: Store, page: queries.OverviewPage, now: float) -> None:
-    """Show the most severe alerts, each linked to its own page, and a link to the others."""
+    """Show the most severe alerts, one line each with a link to its own page, and a link to the others."""
     for alert in page.alerts[:_SHOWN]:
         with st.container(
             key=f"pc-alert-{alert['alert_id']}", horizontal=True, vertical_alignment="center", gap="small"
@@ -36,12 +36,11 @@ def _line(alert: Mapping[str, Any], now: float) -> Node:
     tone = "quiet" if over else wording.TONES[alert["severity"]]
     title, colon, rest = wording.local(wording.alert(alert, now), common.zone(), now).partition(":")
     address = header.link("alerts", alert=alert["alert_id"])
-    # On a phone the advice is hidden to save space; the alert's own page shows it.
+    # The line has no room for the advice; its tooltip and the alert's own page show it.
     advice = "" if over else str(alert["advice"] or "")
-    text, hidden_on_phones = rest.removesuffix(advice), node("span", advice, class_="pc-opt")
-    return node(
-        "p", link(f"{title}{colon}", address), text, hidden_on_phones, class_=f"pc-message pc-alert pc-{tone}"
-    )
+    text = node("span", rest.removesuffix(advice).rstrip())
+    mark = node("span", class_=f"pc-mark pc-{tone}")
+    return node("p", mark, link(f"{title}{colon}", address), text, class_="pc-alert", title=rest.strip())
 
 
 def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None:

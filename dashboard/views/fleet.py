@@ -17,7 +17,7 @@ from producer_core.dashboard.components.live_table import Column, Line, TablePar
 from producer_core.dashboard.queries.fleet import STATES, TROUBLED, Fleet, Member, fleet
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import adaptive_cache, audit, common, header, pipeline, tiles
+from producer_core.dashboard.views import adaptive_cache, audit, common, event_reads, header, pipeline, tiles
 from producer_core.dashboard.wording import fleet as fleet_wording
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
@@ -79,7 +79,12 @@ def _live(path: Path, view: View) -> None:
         common.note(
             f"From merged histograms; the relative error is at most {wording.percent(RELATIVE_ERROR)}."
         )
-        live_plotly(fleet_percentiles(page), key="fleet-latency", alt="Latency percentiles of all producers")
+        live_plotly(
+            fleet_percentiles(page),
+            key="fleet-latency",
+            alt="Latency percentiles of all producers",
+            marks=event_reads.chart_marks(path, view),
+        )
     with right:
         common.heading("Outliers")
         common.note("Each producer by its messages per second and its p99 latency.")

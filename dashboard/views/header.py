@@ -21,6 +21,7 @@ ALL_PRODUCERS = "All producers"
 FIRST_PAGE = "overview"
 """The start page, at the root URL."""
 
+_FILTERS = frozenset(("range", "since", "until", "topic", "producer", "application", "cluster"))
 _TIME_LIMITS = datetime(1970, 1, 1), datetime(2106, 1, 1)
 _RANGE_NAMES = frozenset(("range", "since", "until"))
 
@@ -37,6 +38,7 @@ def view(path: Path, name: str) -> queries.View:
     with st.container(key="pc-header", horizontal=True, vertical_alignment="center", gap="small"):
         title(name)
         common.live_toggle()
+        _fold()
         window = st.segmented_control(
             "Time range",
             [*queries.RANGES, wording.CUSTOM],
@@ -57,6 +59,16 @@ def view(path: Path, name: str) -> queries.View:
     selected = queries.View(window, topic, producer, start, end, application, cluster)
     st.session_state["view"], st.session_state["page"] = selected, name
     return selected
+
+
+def tab(name: str, state: str = "") -> None:
+    """Set the title of the browser's tab: the state of delivery, where the page knows it, and the page."""
+    st.set_page_config(page_title=f"{state} · {name}" if state else f"{name} · producer_core")
+
+
+def _fold() -> None:
+    """Draw the switch that shows the filters on a phone, where they are folded until one of them is set."""
+    st.toggle("Filters", value=bool(_FILTERS & set(st.query_params)), key="pc-fold")
 
 
 def _inherit_from_last_page(name: str) -> bool:

@@ -6,13 +6,14 @@ import html
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from producer_core.dashboard import charts, queries, wording
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
-from producer_core.dashboard.views import causes, common, header, reads, tiles
+from producer_core.dashboard.views import causes, common, event_reads, header, reads, tiles
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 
@@ -26,11 +27,11 @@ def _live(path: Path, view: queries.View) -> None:
         st.session_state["latency"] = view, reads.latency(path, view)
     last_view, page = st.session_state.get("latency", (None, None))
     if page is not None and last_view == view:
-        _draw(page, view)
+        _draw(path, page, view)
 
 
-def _draw(page: queries.LatencyPage, view: queries.View) -> None:
-    now = time.time()
+def _draw(path: Path, page: queries.LatencyPage, view: queries.View) -> None:
+    now, marks = time.time(), event_reads.chart_marks(path, view)
     common.data_age(page.seen_at, now)
     causes.show(page)
     if view.topic is not None and page.has_client_stats:
@@ -38,12 +39,13 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
     _tiles(page)
     left, right = st.columns(2, gap="medium")
     with left:
-        _chart("Percentiles", charts.percentiles(page), "percentiles", _accuracy())
+        _chart("Percentiles", charts.percentiles(page), "percentiles", _accuracy(), marks)
         _chart(
             "Average time by stage",
             charts.time_spent(page),
             "spent",
             "Queue time is a mean over messages; sending and round trip are means over requests.",
+            marks,
         )
     with right:
         _chart(
@@ -51,12 +53,14 @@ def _draw(page: queries.LatencyPage, view: queries.View) -> None:
             charts.heat(page),
             "heat",
             "A stronger color means a larger share of the messages at that time.",
+            marks,
         )
         _chart(
             "Average round trip by broker",
             charts.rtt_by_broker(page),
             "rtt",
             "Network and broker time together, as measured by the client for each request.",
+            marks,
         )
     _topics(page)
     _brokers(page)
@@ -89,10 +93,10 @@ def _tiles(page: queries.LatencyPage) -> None:
     live_dom(tiles.tiles(figures, css_class="pc-eight"), key="latency-tiles")
 
 
-def _chart(title: str, figure: object, key: str, note: str) -> None:
+def _chart(title: str, figure: object, key: str, note: str, marks: Sequence[dict[str, Any]]) -> None:
     common.heading(title)
     common.note(note)
-    live_plotly(figure, key=f"latency-{key}", alt=title)
+    live_plotly(figure, key=f"latency-{key}", alt=title, marks=marks)
 
 
 def _topics(page: queries.LatencyPage) -> None:

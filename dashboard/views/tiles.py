@@ -29,11 +29,14 @@ def tiles(figures: Iterable[charts.Tile], *, css_class: str = "") -> Node:
         *map(_tile, figures),
         class_=f"pc-tiles {css_class}".strip(),
         role="list",
-        aria_label="Key figures",
+        aria_label="More figures" if css_class == "pc-more-figures" else "Key figures",
     )
 
 
 def _tile(tile: charts.Tile) -> Node:
+    drawn = []
+    if tile.course or tile.counts:
+        drawn = [charts.spark(tile.course, tile.counts, wording.course(tile.label))]
     value: Node | str = (
         tile.value if tile.page is None else link(tile.value, header.link(tile.page, range=None))
     )
@@ -53,12 +56,19 @@ def _tile(tile: charts.Tile) -> Node:
         "div",
         node("span", tile.label, class_="pc-label"),
         node("span", value, class_="pc-value"),
+        *drawn,
         *lines,
         class_="pc-tile",
         role="listitem",
         title=tile.more,
         data_key=tile.label,
     )
+
+
+def more_figures(figures: Iterable[charts.Tile]) -> Iterator[Node]:
+    """Yield the figures below the charts, under their heading."""
+    yield node("h2", "More figures", class_="pc-h")
+    yield tiles(figures, css_class="pc-more-figures")
 
 
 def note(text: str, tooltip: str) -> Node:
@@ -71,7 +81,12 @@ def headline(page: queries.OverviewPage) -> Node:
     headline = wording.headline(page.situation, common.zone())
     return node(
         "div",
-        node("p", *map(_part, headline.pieces), class_=f"pc-message pc-headline pc-{headline.tone}"),
+        node(
+            "div",
+            node("p", *map(_part, headline.now), class_="pc-now"),
+            *([node("p", *map(_part, headline.past), class_="pc-past")] if headline.past else []),
+            class_=f"pc-message pc-headline pc-{headline.tone}",
+        ),
         node("span", wording.announcement(headline), class_="pc-screen-reader", role="status"),
     )
 

@@ -10,7 +10,14 @@ from producer_core.dashboard.wording.dead_letters import (
     pretty,
     why_no_replay,
 )
-from producer_core.dashboard.wording.headlines import Headline, HeadlinePart, announcement, headline, sentence
+from producer_core.dashboard.wording.headlines import (
+    Headline,
+    HeadlinePart,
+    announcement,
+    headline,
+    sentence,
+    tab_state,
+)
 from producer_core.dashboard.wording.numbers import (
     NumberChange,
     change,
@@ -28,6 +35,7 @@ from producer_core.dashboard.wording.numbers import (
 from producer_core.dashboard.wording.overview import (
     as_of,
     connection,
+    course,
     failed,
     gaps,
     getting_started,
@@ -74,6 +82,7 @@ __all__ = [
     "compact",
     "connection",
     "count",
+    "course",
     "data_age",
     "during",
     "evidence",
@@ -106,6 +115,7 @@ __all__ = [
     "size",
     "spark",
     "stamp",
+    "tab_state",
     "them",
     "topics_left",
     "when",

@@ -1,4 +1,4 @@
-"""Build the overview's headline: the state of delivery in one or two sentences, and the next step."""
+"""Build the overview's headline: the state of delivery now, the next step, and the result of the time range."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from producer_core._internal.plural import plural
 from producer_core.dashboard.queries.cause import Cause
 from producer_core.dashboard.queries.situation import Situation
-from producer_core.dashboard.wording.numbers import count
+from producer_core.dashboard.wording.numbers import count, short
 from producer_core.dashboard.wording.time import age, during
 from producer_core.replay.active_cause import QUIET
 
@@ -17,13 +17,20 @@ LOST_AFTER = 40.0
 """Seconds without a heartbeat after which a producer may have crashed."""
 
 
+_TAB_MARKS = {"bad": "✗", "warning": "▲", "good": "✓", "quiet": "○"}
+
+
 class HeadlinePart(NamedTuple):
-    """A part of a sentence and its link: a page and the page's parameters; `button` marks the next step."""
+    """A part of a sentence and its link: a page and the page's parameters.
+
+    `button` marks the next step, and `past` a part about the time range, which is not about now.
+    """
 
     text: str
     page: str | None = None
     query: tuple[tuple[str, str | None], ...] = ()
     button: bool = False
+    past: bool = False
 
 
 class Headline(NamedTuple):
@@ -35,6 +42,16 @@ class Headline(NamedTuple):
     @property
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
+
+    @property
+    def now(self) -> tuple[HeadlinePart, ...]:
+        """Return the state now and the next step; for a range that has ended, everything."""
+        return tuple(piece for piece in self.pieces if not piece.past)
+
+    @property
+    def past(self) -> tuple[HeadlinePart, ...]:
+        """Return what happened in the time range; empty for a range that has ended."""
+        return tuple(piece for piece in self.pieces if piece.past)
 
 
 def sentence(now: Situation) -> tuple[str, str]:
@@ -48,13 +65,35 @@ def headline(now: Situation, zone: str | None = None) -> Headline:
     if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
         empty = "No producer has written to this store yet. Start one to see data here."
         return Headline("quiet", (HeadlinePart(empty), *_earlier_dead_letters(now)))
-    tone, pieces, blocked = _lead(now)
-    pieces += (
-        [HeadlinePart(_pending(now.pending))]
-        if blocked
-        else [*_failed(now, zone), *_earlier_dead_letters(now)]
-    )
-    return Headline(tone, (*pieces, *_outage(now), *_lost(now), *_next(now)))
+    tone, lead, blocked = _lead(now)
+    if blocked:
+        lead.append(HeadlinePart(_pending(now.pending)))
+    past = () if blocked else (*_failed(now, zone), *_earlier_dead_letters(now))
+    past = tuple(piece._replace(past=bool(lead)) for piece in (*past, *_outage(now)))
+    return Headline(tone, (*lead, *past, *_lost(now), *_next(now)))
+
+
+def tab_state(now: Situation) -> str:
+    """Return the state for the browser's tab, in a few characters; empty where nothing has been sent yet."""
+    if now.over or (now.silent_for is None and not now.closed):
+        return ""
+    tone, *_ = _lead(now)
+    mark = _TAB_MARKS[tone]
+    if _delivers(now) and now.failing_topics:
+        return f"{mark} {short(now.failing_topics[0])}"
+    return mark if tone == "good" else f"{mark} {_tab_reason(now)}".rstrip()
+
+
+def _delivers(now: Situation) -> bool:
+    """Return whether a producer is connected and messages settle."""
+    silent = now.silent_for is not None and now.silent_for > LOST_AFTER
+    return bool(now.producers and now.connected and not silent and not now.circuit and not now.stalled)
+
+
+def _tab_reason(now: Situation) -> str:
+    if _delivers(now):
+        return f"{count(now.left)} failed" if now.left else "producers"
+    return "not delivering" if now.producers or now.gone else "no producers"
 
 
 def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
@@ -81,15 +120,14 @@ def _delivery(now: Situation) -> Iterator[HeadlinePart]:
     """Return the state of delivery while a broker is connected."""
     if now.failing or now.degraded:
         text = "Failing now" if now.failing else "Delivering, but some messages are failing"
-        yield from _failing_on(now, text) if _several_failed(now) else (HeadlinePart(f"{text}. "),)
+        yield from _failing_on(now, text) if _names_topic(now) else (HeadlinePart(f"{text}. "),)
     else:
         yield HeadlinePart("Delivering again. " if now.recovered else "Delivering. ")
 
 
-def _several_failed(now: Situation) -> bool:
-    """Return whether several topics failed in the range, so that its counts do not identify the one failing now."""
-    failed = {cause.topic for cause in _open(now)}
-    return not now.over and bool(now.failing_topics) and len(failed.union(now.failing_topics)) > 1
+def _names_topic(now: Situation) -> bool:
+    """Return whether the first sentence names the topic that is failing now, so that the range's count does not."""
+    return not now.over and bool(now.failing_topics)
 
 
 def _failing_on(now: Situation, text: str) -> Iterator[HeadlinePart]:
@@ -144,7 +182,7 @@ def _failed(now: Situation, zone: str | None) -> Iterator[HeadlinePart]:
         yield HeadlinePart(f"; {_handled(now)}.")
         return
     yield HeadlinePart(f"{count(now.dead)} of {plural(total, 'message')} failed {time}{_partly_handled(now)}")
-    if not _several_failed(now):
+    if not _names_topic(now):
         yield from _because(_open(now), now.left, lambda cause: cause.left)
     yield HeadlinePart(f".{_ended(now)}")
 
@@ -202,7 +240,7 @@ def _handled(now: Situation) -> str:
 def _next(now: Situation) -> Iterator[HeadlinePart]:
     """Return the next step: find the cause while nothing is delivered, else handle the failed messages."""
     open_ = _open(now)
-    if _several_failed(now) and (latest := _latest(now, now.failing_topics[0])):
+    if _names_topic(now) and (latest := _latest(now, now.failing_topics[0])):
         open_ = [latest]
     if not now.over and now.silent_for is not None and now.silent_for > LOST_AFTER:
         yield HeadlinePart(" ")

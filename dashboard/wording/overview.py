@@ -74,6 +74,11 @@ def spark(topic: str, throughput: float, dead: int) -> str:
     return f"{topic} over the range, now {rate(throughput)}{failures}"
 
 
+def course(label: str) -> str:
+    """Return the text alternative of a tile's sparkline."""
+    return f"{label} over the range"
+
+
 def topics_left(number: int, shown: int, troubled: int) -> str:
     """Return how many topics the list leaves out."""
     if number <= shown:

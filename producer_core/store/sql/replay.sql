@@ -432,3 +432,10 @@ WHERE operation_id = $operation AND owner = $owner AND state IN ('planned', 'run
 UPDATE operation_records SET state = 'skipped', text = $text, settled_at = $now
 WHERE operation_id = $operation AND state = 'pending' AND flag = $flag
   AND ($topics IS NULL OR message_id IN (SELECT message_id FROM dead_letters WHERE list_contains($topics::VARCHAR[], topic)));
+
+-- name: replay_times
+-- When replays ran within a range, latest first; a replay that is still running ends now.
+SELECT operation_id, started_at, coalesce(finished_at, $now)::DOUBLE AS ended_at
+FROM operations
+WHERE started_at < $until AND coalesce(finished_at, $now) >= $since
+ORDER BY started_at DESC, operation_id LIMIT $most;

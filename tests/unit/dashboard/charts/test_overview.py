@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from producer_core.dashboard import charts, queries
+from producer_core.dashboard.charts.fleet import fleet_percentiles
+from producer_core.dashboard.queries.fleet import fleet
 from producer_core.store import Batch
 from tests.fixtures.overview import counts, fill
 
@@ -64,3 +66,24 @@ def test_the_latency_axis_spans_powers_of_ten_with_units(store):
     axis = charts.latency(queries.overview(store, "5 min", NOW)).layout.yaxis
     assert tuple(axis.range) == (0, 3)
     assert dict(zip(axis.tickvals, axis.ticktext, strict=True))[1000.0] == "1 s"
+
+
+def test_the_time_axis_of_a_young_store_begins_with_its_data(store):
+    fill(store)
+    page = queries.overview(store, "15 min", NOW)
+    throughput = charts.throughput(charts.lines_of(page))
+    first, _ = throughput.layout.xaxis.range
+    assert first.timestamp() >= NOW - 70
+    assert None not in throughput.data[0].y
+
+
+def test_a_percentile_has_one_color_on_every_page(store):
+    fill(store)
+    pages = (
+        charts.latency(queries.overview(store, "5 min", NOW)),
+        charts.percentiles(queries.latency(store, queries.View("5 min"), NOW)),
+        fleet_percentiles(fleet(store, queries.View("5 min"), NOW)),
+    )
+    first, *others = ({line.name: line.line.color for line in figure.data} for figure in pages)
+    assert sorted(first) == ["p50", "p95", "p99", "p99.9"]
+    assert others == [first, first]

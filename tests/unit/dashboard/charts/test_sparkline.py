@@ -27,3 +27,9 @@ def test_bars_are_in_proportion_and_one_failure_among_many_is_visible():
     _, few, many = dashboard_charts.spark((1.0, 1.0), (1, 10**12), "orders")[2]
     assert (few[1]["height"], many[1]["height"]) == ("3.0", "7.0")
     assert (few[1]["y"], many[1]["y"]) == ("21.0", "17.0")
+
+
+def test_bars_without_a_line_use_the_whole_height_and_width():
+    few, many = dashboard_charts.spark((), (1, 10**12), "dead letters")[2]
+    assert (few[1]["height"], many[1]["height"]) == ("3.0", "24.0")
+    assert (few[1]["x"], many[1]["x"]) == ("0.0", "66.0")

@@ -44,3 +44,16 @@ def test_only_the_tile_of_dead_letters_is_a_link(store):
     assert [(tile.label, tile.value, tile.page) for tile in shown if tile.page] == [
         ("Dead letters", "3", "dead-letters")
     ]
+
+
+def test_five_key_figures_have_a_sparkline_and_no_figure_is_lost(store):
+    shop(store)
+    page = queries.overview(store, "5 min", NOW)
+    key, others = dashboard_charts.key_tiles(page), dashboard_charts.other_tiles(page)
+    assert [tile.label for tile in key] == [
+        "Error rate", "Throughput", "Latency p50", "Latency p99", "Dead letters",
+    ]  # fmt: skip
+    assert all(any((value or 0) > 0 for value in (*tile.course, *tile.counts)) for tile in key)
+    assert sum(count or 0 for count in key[-1].counts) == 3
+    assert {tile.label for tile in (*key, *others)} == {tile.label for tile in dashboard_charts.tiles(page)}
+    assert not any(tile.course or tile.counts for tile in others)

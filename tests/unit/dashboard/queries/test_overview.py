@@ -163,7 +163,7 @@ def test_the_headline_names_the_topic_with_dead_letters_not_the_one_with_retries
     tone, text = wording.sentence(queries.overview(store, "15 min", NOW).situation)
     assert tone == "bad"
     assert text.startswith(
-        "Failing now. 60 of 6,000 messages failed in the last 15 min, all on payments: a broker policy forbids the request."
+        "Failing now on payments: a broker policy forbids the request. 60 of 6,000 messages failed in the last 15 min."
     )
 
 

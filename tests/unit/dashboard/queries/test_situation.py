@@ -95,7 +95,7 @@ def test_without_client_samples_there_is_no_outage():
 
 def test_an_outage_that_lasts_ends_now():
     rows = [{"window_start": at, "seconds": 1, "cut_off": 1, "samples": 1} for at in range(10)]
-    assert outage(rows, 9.5) == (10, 9.5, 0)
+    assert outage(rows, 9.5) == (10, 9.5, 0, 0.0)
     assert outage([{**row, "samples": 2} for row in rows], 9.5) is None  # another producer is connected
 
 

@@ -20,7 +20,7 @@ def test_the_page_shows_the_failing_topic_and_every_section(path, store, monkeyp
     shop(store, seen_at=time.time() + 60)
     page = opened(path, monkeypatch)
     assert not page.exception
-    assert "all on payments: the message, or the batch" in drawn["headline"]
+    assert "are failing on payments: the message, or the batch" in drawn["headline"]
     for part in (
         "Error rate",
         "p99.9",
@@ -30,7 +30,7 @@ def test_the_page_shows_the_failing_topic_and_every_section(path, store, monkeyp
         "Memory",
         "some fail",
     ):
-        assert part in drawn["figures"]
+        assert part in "".join(drawn[key] for key in ("figures", "topics", "more-figures"))
     assert "connected" in drawn["producers"]
 
 
@@ -76,7 +76,7 @@ def test_the_address_opens_a_range_and_a_topic(path, store, monkeypatch, drawn):
     shop(store, seen_at=time.time() + 60)
     opened(path, monkeypatch, range="1 hour", topic="orders")
     assert "in the last hour" in drawn["headline"]
-    assert "payments" not in drawn["figures"]
+    assert "orders" in drawn["topics"] and "payments" not in drawn["topics"]
 
 
 @pytest.mark.slow
@@ -98,3 +98,21 @@ def test_a_paused_page_never_calls_its_data_live(path, store, monkeypatch, drawn
 
     assert "data is live" not in f"{html_of(page)} {drawn['headline']}".lower()
     assert 'class="pc-data-age pc-old">Paused' in html_of(page)
+
+
+@pytest.mark.slow
+def test_the_tab_names_the_failing_topic(path, store, monkeypatch, drawn):
+    titles = []
+    monkeypatch.setattr(
+        overview.header.st, "set_page_config", lambda *, page_title, **_: titles.append(page_title)
+    )
+    shop(store, seen_at=time.time() + 60)
+    opened(path, monkeypatch)
+    assert titles[-1] == "▲ payments · Overview"
+
+
+@pytest.mark.slow
+def test_filters_are_folded_on_a_phone_until_one_is_set(path, store, monkeypatch, drawn):
+    shop(store, seen_at=time.time() + 60)
+    assert not opened(path, monkeypatch).toggle(key="pc-fold").value
+    assert opened(path, monkeypatch, topic="orders").toggle(key="pc-fold").value

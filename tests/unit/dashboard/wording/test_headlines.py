@@ -216,3 +216,50 @@ def test_the_announcement_of_several_causes_is_a_sentence():
     policy = queries.Cause("payments", "A broker policy forbids the request.", 1, "def")
     text = wording.announcement(wording.headline(replace(HEALTHY, dead=4, causes=[TOO_LARGE, policy])))
     assert " ," not in text and not text.startswith(",")
+
+
+def test_the_headline_is_about_now_and_the_range_stands_apart_from_it():
+    """Once the headline joined the topic failing now to the largest count of the range."""
+    policy = queries.Cause("audit-log", "A broker policy forbids the request.", 12, "def", last=50.0)
+    found = wording.headline(
+        replace(HEALTHY, dead=15, causes=[TOO_LARGE, policy], failing=True, degraded=True, failing_topics=["audit-log"])
+    )  # fmt: skip
+    now, past = ("".join(part.text for part in parts) for parts in (found.now, found.past))
+
+    assert now == "Failing now on audit-log: a broker policy forbids the request.  See the dead letters"
+    assert past == "15 of 12,492 messages failed in the last 15 min."
+
+
+def test_one_failing_topic_is_named_once():
+    text = headline_of(dead=3, causes=[TOO_LARGE], failing=True, degraded=True, failing_topics=["payments"])[
+        1
+    ]
+    assert text == (
+        "Failing now on payments: the message is larger than the topic allows. "
+        "3 of 12,480 messages failed in the last 15 min. See the dead letters"
+    )
+
+
+def test_the_headline_of_an_ended_range_has_no_second_line():
+    found = wording.headline(replace(HEALTHY, window=wording.CUSTOM, over=True, until=3600.0))
+    assert found.pieces and found.now == found.pieces and found.past == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({}, "✓"),
+        ({"dead": 9, "failing": True, "degraded": True, "failing_topics": ["payments"]}, "✗ payments"),
+        ({"dead": 9, "degraded": True, "failing_topics": ["payments"]}, "▲ payments"),
+        ({"dead": 9}, "▲ 9 failed"),
+        ({"connected": 1}, "▲ producers"),
+        ({"connected": 0, "degraded": True, "failing_topics": ["payments"]}, "✗ not delivering"),
+        ({"stalled": True, "pending": 3}, "✗ not delivering"),
+        ({"producers": 0, "connected": 0, "silent_for": 61.0, "gone": 1}, "✗ not delivering"),
+        ({"producers": 0, "connected": 0, "silent_for": None, "closed": 1}, "○ no producers"),
+        ({"over": True, "dead": 9}, ""),
+        ({"producers": 0, "connected": 0, "silent_for": None}, ""),
+    ],
+)
+def test_the_tab_names_the_state(change, text):
+    assert wording.tab_state(replace(HEALTHY, **change)) == text
