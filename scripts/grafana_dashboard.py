@@ -258,6 +258,10 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             [
                 Query(_sum("producer_core_producers"), "running"),
                 Query(_sum("producer_core_connected_producers"), "connected"),
+                Query(
+                    f'sum by (application) (producer_core_application_producers{{{_ALL}, application!=""}})',
+                    "{{application}}",
+                ),
             ],
             "short",
         ),

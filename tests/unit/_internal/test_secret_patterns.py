@@ -248,7 +248,7 @@ def test_a_long_value_shows_only_its_size():
 def test_a_field_name_that_is_an_address_is_masked_and_stays_unique():
     assert mask({"ann@example.com": 1, "amy@example.com": 2}) == {
         "a***@example.com": 1,
-        "a***@example.com ": 2,
+        "a***@example.com (2)": 2,
     }
 
 
