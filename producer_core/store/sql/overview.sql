@@ -87,6 +87,7 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
 -- name: producer_starts
 -- When producers started within a range.
 SELECT started_at FROM producers
-WHERE started_at >= $since AND started_at < $until AND ($producer IS NULL OR producer_id = $producer)
+WHERE ($since IS NULL OR started_at >= $since) AND ($until IS NULL OR started_at < $until)
+  AND ($producer IS NULL OR producer_id = $producer)
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 ORDER BY started_at;
