@@ -112,7 +112,7 @@ class SchemaCache:
         return fetch
 
     def _end_stuck(self, schema_id: int | str) -> None:
-        """Close the client if old requests occupy all places: a response that never ends would keep its place for good."""
+        """Close the client if old requests occupy all places: otherwise a response that never ends would keep its place."""
         with self._opening, self._lock:
             if schema_id in self._pending or len(self._pending) < _MAX_PENDING:
                 return
