@@ -26,13 +26,15 @@ class ChartEvent:
 def chart_events(store: Store, view: View, now: float) -> tuple[ChartEvent, ...]:
     """Return the events within the range, in order of their beginning.
 
-    Outages are times when no selected producer had a broker connection. Replays cover the whole store.
+    Outages are times when no selected producer had a broker connection. Replays are those of the selected cluster, whatever their topics.
     """
     since, until = view.since(now), view.at(now)
     with store.borrow():
         cut_off = store.rows("cut_off_times", since=since, until=view.until(now), **view.origin)
-        replays = store.rows("replay_times", since=since, until=until, now=now, most=MOST)
-        started = store.rows("producer_starts", since=since, until=until, **view.origin)
+        replays = store.rows(
+            "replay_times", since=since, until=until, now=now, most=MOST, cluster=view.cluster
+        )
+        started = store.rows("producer_starts", since=since, until=until, most=MOST + 1, **view.origin)
     found = [*_outages(cut_off, now), *_replays(replays), *_starts(started)]
     return tuple(sorted(found, key=lambda event: (event.begin, event.kind)))
 

@@ -32,7 +32,8 @@ class Situation:
     `failing_topics` lists the topics that fail, worst first. `delivered` counts the messages delivered on topics with
     open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
     over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
-    were acknowledged since then. `circuit` is the text of an alert about an open circuit of a running producer.
+    were acknowledged since then. `circuit` is the text of an alert about an open circuit of a running producer. The latest data of the whole store,
+    whatever the filters, is `latest_data_ago` seconds old; None means an empty store.
     """
 
     acknowledged: int
@@ -61,6 +62,7 @@ class Situation:
     stalled: bool = False
     waiting: int = 0
     circuit: str | None = None
+    latest_data_ago: float | None = None
     over: bool = False
     since: float = 0.0
     until: float = 0.0

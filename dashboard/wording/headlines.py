@@ -63,14 +63,22 @@ def sentence(now: Situation) -> tuple[str, str]:
 def headline(now: Situation, zone: str | None = None) -> Headline:
     """Return the headline: the state of delivery now, or of a range that has ended."""
     if not now.over and now.silent_for is None and not now.closed + now.acknowledged + now.dead:
-        empty = "No producer has written to this store yet. Start one to see data here."
-        return Headline("quiet", (HeadlinePart(empty), *_earlier_dead_letters(now)))
+        return Headline("quiet", (HeadlinePart(_no_producer(now)), *_earlier_dead_letters(now)))
     tone, lead, blocked = _lead(now)
     if blocked:
         lead.append(HeadlinePart(_pending(now.pending)))
     past = () if blocked else (*_failed(now, zone), *_earlier_dead_letters(now))
     past = tuple(piece._replace(past=bool(lead)) for piece in (*past, *_outage(now)))
     return Headline(tone, (*lead, *past, *_lost(now), *_next(now)))
+
+
+def _no_producer(now: Situation) -> str:
+    if now.latest_data_ago is None:
+        return "No producer has written to this store yet. Start one to see data here."
+    return (
+        "No producer of this selection has been seen in the last 24 hours. "
+        f"The latest data of the store is {age(now.latest_data_ago)} old. "
+    )
 
 
 def tab_state(now: Situation) -> str:

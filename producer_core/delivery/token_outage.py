@@ -7,9 +7,9 @@ import time
 
 _PAUSE_S = 60.0
 """Seconds without a failure after which the next one is reported again."""
-_OUTAGE_S = 24 * 3600.0
-"""Seconds for which a failure may last. librdkafka reports it once, and does not report that it has a token again
-(rd_kafka_oauthbearer_set_token_failure0). The delivery timeout of a producer with a journal is as long."""
+_OUTAGE_S = 3600.0
+"""Seconds for which a failure explains rejections. librdkafka reports a failure once, and does not report that it has a token
+again (rd_kafka_oauthbearer_set_token_failure0), so a longer time would hide credentials that brokers refuse."""
 _RENEWAL_S = 180.0
 """Seconds for which a client may request a token before it reports a failure: it repeats the request four times, after 5, 10,
 15 and 20 seconds, and each may take 20 seconds (rd_kafka_oidc_token_client_credentials_refresh_cb)."""
@@ -24,13 +24,14 @@ class TokenOutage:
 
     def __init__(self) -> None:
         self._failed_at = -math.inf  # the times are monotonic
-        self._rejected_since = self._rejected_at = -math.inf
+        self._rejected_since = math.inf  # since the last connection
         self._logged_in = False
         self._reported: set[str] = set()  # rejections since the last connection
 
     def connected(self) -> None:
         """Note that a broker accepted a login."""
         self._logged_in = True
+        self._rejected_since = math.inf
         self._reported.clear()
 
     def failed(self) -> bool:
@@ -41,17 +42,14 @@ class TokenOutage:
     def explains(self, rejection: str) -> bool:
         """Return whether a broker may have rejected a login only because the token has ended.
 
-        This is so for a day after the latest failure to obtain a token. Without a failure it is so for three minutes, if the
-        broker calls the token invalid and an earlier token was accepted.
+        This requires that an earlier token was accepted and that the broker calls this one invalid. It is so for an hour after
+        the latest failure to obtain a token, and without a failure for the first three minutes of the rejections.
         """
         now = time.monotonic()
-        if now - self._rejected_at > _RENEWAL_S:
-            self._rejected_since = now
-        self._rejected_at = now
-        if now - self._failed_at <= _OUTAGE_S:
-            return True
-        renewing = self._logged_in and _INVALID_TOKEN in rejection
-        return renewing and now - self._rejected_since <= _RENEWAL_S
+        self._rejected_since = min(self._rejected_since, now)
+        if not self._logged_in or _INVALID_TOKEN not in rejection:
+            return False
+        return now - self._failed_at <= _OUTAGE_S or now - self._rejected_since <= _RENEWAL_S
 
     def rejected(self, text: str) -> bool:
         """Note that a broker rejected a token that may have ended. Return whether to report that."""

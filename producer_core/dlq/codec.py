@@ -36,6 +36,7 @@ WHOLE_COLUMNS = tuple(
 OLDEST_FIRST = "accepted_at, length(message_id), message_id"
 """The ORDER BY of acceptance. Messages of one batch have the same time, and ids that end with their number."""
 _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"attempts"}
+_FIELDS = frozenset(field.name for field in fields(DeadLetter))
 _BYTES = ("key", "value")
 _record_of, _failure_of, _origin_of = attrgetter(*_RECORD), attrgetter(*_FAILURE), attrgetter(*_ORIGIN)
 _TEXTS = ("topic", "error_text", "verdict_reason", "source", "host", "code", "application")
@@ -131,25 +132,27 @@ def read_attempts(text: str) -> tuple[Attempt, ...]:
 
 
 def write_line(dead_letter: DeadLetter) -> bytes:
-    """Return one line of JSON with all fields; bytes are base64."""
+    """Return one line of JSON; bytes are base64. It lacks the application, which versions without such names reject.
+
+    The store finds the application with the producer's id.
+    """
     dead_letter = encodable(dead_letter)
     record = {field.name: getattr(dead_letter, field.name) for field in fields(dead_letter)}
     record |= {name: _text(record[name]) for name in _BYTES}
     record["headers"] = [[name, _text(value)] for name, value in dead_letter.headers]
     record["attempts"] = [[one.failed_at, one.code, one.text] for one in dead_letter.attempts]
-    if not dead_letter.application:  # versions without application names reject an unknown field
-        del record["application"]
+    del record["application"]
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_line(line: bytes) -> DeadLetter:
-    """Parse a line of `write_line`. Raise ValueError for any other line, such as a truncated one."""
+    """Parse a line of `write_line`, also of a later version. Raise ValueError for any other line, such as a truncated one."""
     try:
         record = orjson.loads(line)
         record |= {name: _bytes(record[name]) for name in _BYTES}
         record["headers"] = tuple((name, _bytes(value)) for name, value in record["headers"])
         record["attempts"] = tuple(Attempt(*one) for one in record["attempts"])
-        return DeadLetter(**record)
+        return DeadLetter(**{name: value for name, value in record.items() if name in _FIELDS})
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a dead letter: {error}") from error
 

@@ -28,6 +28,7 @@ _COLUMNS = {
 }
 _TIMES = ("since", "until")
 _CLUSTER_OR_UNKNOWN = "cluster_id IN ('', ?)"
+_APPLICATION_OR_UNNAMED = "application IN ('', ?)"
 _KEY = "key_mark = ? AND key = ?"
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
@@ -40,7 +41,8 @@ class DeadLetterFilter:
     1970). `key` must equal the whole key: text, or bytes in hexadecimal (`0x00ff`; `0x` is the empty key). `text` must
     occur in the error text; case is ignored. `state` None means any state; the default selects pending dead letters.
     `cluster_or_unknown` selects dead letters of that cluster and those without a known cluster; an empty text selects
-    only the latter. `application` is a name; an empty text selects dead letters without one.
+    only the latter. `application` is a name; an empty text selects dead letters without one. `application_or_unnamed`
+    selects dead letters of that application and those without a name.
 
     `body` must occur in value, key or headers: text, ignoring the case of a to z, or bytes in hexadecimal. Bodies have
     no index, so this is a limited search instead of an SQL condition: `DeadLetters.search` returns how many dead
@@ -63,6 +65,7 @@ class DeadLetterFilter:
     body: str | None = None
     cluster_or_unknown: str | None = None
     application: str | None = None
+    application_or_unnamed: str | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in STATES:
@@ -106,6 +109,8 @@ class DeadLetterFilter:
         ]
         if self.cluster_or_unknown is not None:
             tests.append((_CLUSTER_OR_UNKNOWN, self.cluster_or_unknown))
+        if self.application_or_unnamed is not None:
+            tests.append((_APPLICATION_OR_UNNAMED, self.application_or_unnamed))
         tests += [("failed_at >= ?", self.since)] if self.since is not None else []
         tests += [("failed_at < ?", self.until)] if self.until is not None else []
         tests += [("error_text ILIKE ? ESCAPE '$'", _like(self.text))] if self.text is not None else []
@@ -131,6 +136,10 @@ class DeadLetterFilter:
                 if (value := getattr(self, name)) is not None
             )
             and (self.cluster_or_unknown is None or dead_letter.cluster_id in ("", self.cluster_or_unknown))
+            and (
+                self.application_or_unnamed is None
+                or dead_letter.application in ("", self.application_or_unnamed)
+            )
             and (self.since is None or dead_letter.failed_at >= self.since)
             and (self.until is None or dead_letter.failed_at < self.until)
             and (self.key is None or dead_letter.key == parse_bytes(self.key))

@@ -19,6 +19,9 @@ _MERGED_COLUMNS = (
     "application",
 )
 _BODY_COLUMNS = ("message_id", "attempts")
+_APPLICATIONS = (
+    "SELECT producer_id, application FROM producers WHERE application <> '' AND list_contains(?, producer_id)"
+)
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
 Stored = tuple[float, float, int, bool, str | None, str, tuple[Attempt, ...]]
@@ -26,7 +29,7 @@ Stored = tuple[float, float, int, bool, str | None, str, tuple[Attempt, ...]]
 
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
     """Write the dead letters within the caller's transaction."""
-    encodable = [codec.encodable(dead_letter) for dead_letter in dead_letters]
+    encodable = _with_applications(connection, [codec.encodable(dead_letter) for dead_letter in dead_letters])
     ids = [dead_letter.message_id for dead_letter in encodable]
     if replay_waves.claimed_by_wave(connection, ids):
         # The replay then still has a record that fails again.
@@ -39,6 +42,22 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
         if not _is_same_failure(dead_letter, earlier):
             latest[dead_letter.message_id] = _merged(dead_letter, earlier)
     _replace(connection, list(latest.values()), stored, now=now)
+
+
+def _with_applications(
+    connection: duckdb.DuckDBPyConnection, dead_letters: list[DeadLetter]
+) -> list[DeadLetter]:
+    """Return the dead letters with the applications of their producers where they have none, as those from a spill file."""
+    unnamed = list({one.producer_id for one in dead_letters if not one.application})
+    if not unnamed:
+        return dead_letters
+    names = dict(connection.execute(_APPLICATIONS, [unnamed]).fetchall())
+    return [
+        replace(one, application=names[one.producer_id])
+        if not one.application and one.producer_id in names
+        else one
+        for one in dead_letters
+    ]
 
 
 def write_failed_replay(

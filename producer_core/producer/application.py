@@ -25,9 +25,8 @@ def application_name(given: Any, environment: Mapping[str, str]) -> str:
         return _checked("application", given)
     if named := environment.get(VARIABLE):
         return _checked(VARIABLE, named)
-    return (
-        environment.get(_SERVICE_NAME) or _service_name(environment.get(_RESOURCE_ATTRIBUTES, ""))
-    ).strip()[:_LONGEST]
+    named = environment.get(_SERVICE_NAME) or _service_name(environment.get(_RESOURCE_ATTRIBUTES, ""))
+    return "".join(filter(str.isprintable, named)).strip()[:_LONGEST]  # isprintable: also no lone surrogates
 
 
 def _checked(source: str, name: Any) -> str:

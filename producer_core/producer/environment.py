@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from producer_core._internal.argument_settings import pop_argument_settings
-from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
+from producer_core._internal.environment_settings import CONFIG_FILE, PREFIX, setting_variables
 from producer_core._internal.rate_settings import check_rate_text
 from producer_core._internal.schema_settings import without_unused_registry
 from producer_core._internal.settings_file import read_settings
 from producer_core.config import librdkafka_settings
 from producer_core.errors import ConfigError
 from producer_core.producer.settings_arguments import check_arguments
+
+_OWN_VARIABLES = ("application", "store")
+"""Arguments whose variables the producer and the commands read themselves. A variable overrides the file."""
 
 
 def settings_from(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -27,6 +30,9 @@ def settings_from(environment: Mapping[str, str]) -> dict[str, Any]:
     settings: dict[str, Any] = {}
     if path := environment.get(CONFIG_FILE):
         settings = one_name_each(read_settings(Path(path)))
+        for name in _OWN_VARIABLES:
+            if environment.get(f"{PREFIX}{name.upper()}"):
+                settings.pop(name, None)
     for variable, name, value in setting_variables(environment):
         try:
             settings = merged(settings, {name: value})

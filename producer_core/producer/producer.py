@@ -660,7 +660,7 @@ class ReliableKafkaProducer:
 
         self._components.dead_letter_backend.flush_soon()
         if self._monitor is None:
-            self._monitor = Monitor(self)
+            self._monitor = Monitor(self, application=self.application or None)
         return self._monitor
 
     # compatibility

@@ -181,7 +181,7 @@ class StoreBackend:
         return self._destination().dead_letters  # type: ignore[return-value]  # Destination names the role only
 
     def own(self, where: DeadLetterFilter | None = None, *, wait: bool = True) -> DeadLetterFilter:
-        """Restrict the filter to the producer's application, and to its cluster and dead letters without a known cluster.
+        """Restrict the filter to the producer's application and cluster, and to dead letters that lack one of both.
 
         A filter that names an application or a cluster keeps it. Other producers of the same store may write to other
         clusters. While the producer's cluster is unknown, only dead letters without a known cluster match; unless `wait`
@@ -191,10 +191,14 @@ class StoreBackend:
         return self._of_cluster(where, wait=wait)
 
     def _of_application(self, where: DeadLetterFilter) -> DeadLetterFilter:
-        """Restrict the filter to the producer's application, if it has one and the filter does not name any."""
-        if where.application is not None or not self._options.application:
+        """Restrict the filter to the producer's application and to dead letters without one, unless it names an application.
+
+        Processes without the name, earlier versions among them, may belong to the same application.
+        """
+        named = where.application is not None or where.application_or_unnamed is not None
+        if named or not self._options.application:
             return where
-        return replace(where, application=self._options.application)
+        return replace(where, application_or_unnamed=self._options.application)
 
     def _of_cluster(self, where: DeadLetterFilter, *, wait: bool) -> DeadLetterFilter:
         if where.cluster_id is not None or where.cluster_or_unknown is not None:

@@ -297,7 +297,8 @@ class ReplayExecution:
                 acknowledged=self._acknowledged,
                 want=min(want, _MAX_SINGLE),
                 busy=self._unsettled > 0,
-                room=BYTES - self._strategy.bytes,
+                room=(BYTES if self._pace is None else self._pace.room_for_bytes(BYTES))
+                - self._strategy.bytes,
                 stop=stop,
                 floors=self._strategy.floors,
                 everything_may_go=everything_may_go,

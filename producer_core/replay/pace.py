@@ -15,6 +15,9 @@ class SharedLimit(Protocol):
     def rate(self) -> float | None:
         """Return the records per second that the replay may send now, or None without a limit."""
 
+    def most_bytes(self) -> int | None:
+        """Return the bytes of keys and values that the replay may claim at once, or None without a limit."""
+
     def charge(self, records: Sequence[ReplayRecord]) -> None:
         """Count records that the replay sends."""
 
@@ -41,6 +44,9 @@ class ReplayPace:
     def room(self, now: float, most: int) -> int:
         if (rate := self._lower_rate()) is None:
             return most
+        if not rate:
+            self._at = now
+            return 0
         self._allowed = min(max(1.0, rate * self._burst), self._allowed + (now - self._at) * rate)
         self._at = now
         return min(most, int(self._allowed))
@@ -48,6 +54,11 @@ class ReplayPace:
     def _lower_rate(self) -> float | None:
         shared = None if self._shared is None else self._shared.rate()
         return min((rate for rate in (self._rate, shared) if rate is not None), default=None)
+
+    def room_for_bytes(self, most: int) -> int:
+        """Return the bytes that may be claimed at once, at most `most`."""
+        shared = None if self._shared is None else self._shared.most_bytes()
+        return most if shared is None else min(most, shared)
 
     def follow(self, rate: float | None) -> None:
         """Switch to another rate; the accumulated records are kept within its limit."""

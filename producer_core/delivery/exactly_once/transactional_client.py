@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from producer_core._internal.librdkafka import Producer
 from producer_core._internal.queued_logger import queued_logger
-from producer_core._internal.token_source import TokenFailed, new_client
+from producer_core._internal.token_source import new_client
 from producer_core._internal.user_callbacks import call_both
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.batch_reports import BatchReports
@@ -130,7 +130,9 @@ class TransactionalClient:
         if self._producer is None:
             try:
                 self._producer = new_client(create_producer, self._settings)
-            except TokenFailed as error:
+            except (
+                KafkaException
+            ) as error:  # no token, thread or socket, or a file that is being replaced: try again
                 self._connection_error(error.args[0])
                 raise TransactionFailed(error.args[0]) from error
 

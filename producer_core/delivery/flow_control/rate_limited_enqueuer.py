@@ -64,13 +64,10 @@ class RateLimitedEnqueuer:
         """Accept the messages of a batch, together as far as the limits let them through without a wait."""
         results: list[bool | ProducerError] = []
         ready: list[Delivery] = []
-        taken_at = self._limiter.now()
 
         def accept_ready() -> None:
-            nonlocal taken_at
-            results.extend(self._accept_together(ready, taken_at))
+            results.extend(self._accept_together(ready))
             ready.clear()
-            taken_at = self._limiter.now()
 
         for delivery in deliveries:
             try:
@@ -84,9 +81,10 @@ class RateLimitedEnqueuer:
         accept_ready()
         return results
 
-    def _accept_together(self, deliveries: Sequence[Delivery], taken_at: float) -> list[bool | ProducerError]:
+    def _accept_together(self, deliveries: Sequence[Delivery]) -> list[bool | ProducerError]:
         if not deliveries:
             return []
+        taken_at = self._limiter.now()
         results = self._enqueuer.accept_many(deliveries)
         for delivery, result in zip(deliveries, results, strict=True):
             if result is not True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import weakref
@@ -18,6 +19,10 @@ from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.flow_control.token_bucket import TokenBucket, ready_together
 from producer_core.errors import ProducerClosed, RateLimited
 
+_SHORT_FOR_S = 2.0
+"""Seconds for which a replay leaves half of a limit to messages after one of them did not get its tokens at once."""
+_MAX_DEBT_S = 1.0
+"""Seconds of a limit that a replay may take in advance: its records may be larger than those before them."""
 _STEP_S = 0.05
 """Seconds after which a wait notices that the producer is closed."""
 
@@ -59,6 +64,7 @@ class RateLimit:
         self._last = 0.0  # the latest reserved time: nothing overtakes a message that waits
         self._waiting: deque[Reservation] = deque()
         self._changes = 0  # of the buckets and of `_waiting`
+        self._short_at = -math.inf  # the last time at which a message did not get its tokens at once
         self._granted: tuple[TokenBucket | None, TokenBucket | None] = (None, None)
 
     def reserve(self, size: int, now: float, max_wait: float) -> Reservation:
@@ -68,6 +74,8 @@ class RateLimit:
             self._grant(now)
             tokens = self._tokens(size)
             at = max(ready_together(tokens, now), self._last)
+            if at > now:
+                self._short_at = now
             if at - now > max_wait:
                 raise RateLimited(
                     f"The rate limit of {self._name} has no room for the next {_text_of(at - now)} s.",
@@ -125,12 +133,12 @@ class RateLimit:
         """Reserve a message if it may be sent at once, and return whether that is so."""
         with self._lock:
             self._changes += 1
-            if self._waiting or (self._messages is not None and not self._messages.take_now(1, now)):
-                return False
-            if self._bytes is None or self._bytes.take_now(size, now):
-                return True
-            if self._messages is not None:
-                self._messages.give_back(1, now)
+            if not self._waiting and (self._messages is None or self._messages.take_now(1, now)):
+                if self._bytes is None or self._bytes.take_now(size, now):
+                    return True
+                if self._messages is not None:
+                    self._messages.give_back(1, now)
+            self._short_at = now
             return False
 
     def charge(self, size: int, now: float, messages: int = 1) -> None:
@@ -142,12 +150,19 @@ class RateLimit:
                 self._take(self._tokens(size, self._granted, messages), now)
 
     def rate_for_replays(self, mean_bytes: float, now: float) -> float:
-        """Return the messages per second that a replay may take: half of the limit while messages wait for it."""
-        buckets = self._tokens(1)
-        rate = min(bucket.rate / (1 if bucket is self._messages else mean_bytes) for bucket, _ in buckets)
+        """Return the messages per second that a replay may take: half of the limit while messages are short of it, and none
+        while the replay has taken more than the limit of a second."""
         with self._lock:
             self._grant(now)
-            return rate / 2 if self._waiting else rate
+            buckets = self._tokens(1)
+            if ready_together(buckets, now) - max(now, self._last) > _MAX_DEBT_S:
+                return 0.0
+            rate = min(bucket.rate / (1 if bucket is self._messages else mean_bytes) for bucket, _ in buckets)
+            return rate / 2 if self._waiting or now - self._short_at < _SHORT_FOR_S else rate
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return None if self._bytes is None else self._bytes.rate
 
     def give_back(self, size: int, taken_at: float) -> None:
         """Return the tokens of a message that was not sent. They were taken at this monotonic time."""
@@ -275,6 +290,11 @@ class RateLimiter:
         now = self._monotonic()
         rates = (limit.rate_for_replays(mean_bytes, now) for limit in self._limits_of(topic))
         return min(rates, default=None)
+
+    def bytes_of(self, topic: str) -> float | None:
+        """Return the lowest limit in bytes per second that applies to a topic, or None without one."""
+        limits = (limit.bytes_per_second for limit in self._limits_of(topic))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def now(self) -> float:
         """Return the time of the limits, in monotonic seconds."""

@@ -28,9 +28,14 @@ class ReplayLimit:
         self._mean_bytes = _ASSUMED_BYTES
 
     def rate(self) -> float | None:
-        """Return records per second, or None without a limit. It is half of the limit while messages wait for it."""
+        """Return records per second, or None without a limit. It is half of the limit while messages are short of it."""
         rates = (self._limiter.rate_of(topic, self._mean_bytes) for topic in self._topics)
         return min((rate for rate in rates if rate is not None), default=None)
+
+    def most_bytes(self) -> int | None:
+        """Return the bytes that the replay may claim at once, those of a second, or None without a limit."""
+        limits = [limit for topic in self._topics if (limit := self._limiter.bytes_of(topic)) is not None]
+        return max(1, int(min(limits))) if limits else None
 
     def charge(self, records: Sequence[ReplayRecord]) -> None:
         """Take the tokens of records that are sent at once. Later messages wait until they are made up for."""

@@ -85,9 +85,10 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id);
 
 -- name: producer_starts
--- When producers started within a range.
+-- When producers started within a range, latest first. A dashboard that runs replays is left out.
 SELECT started_at FROM producers
 WHERE ($since IS NULL OR started_at >= $since) AND ($until IS NULL OR started_at < $until)
   AND ($producer IS NULL OR producer_id = $producer)
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
-ORDER BY started_at;
+  AND client_id <> 'producer-core-dashboard'
+ORDER BY started_at DESC LIMIT $most;

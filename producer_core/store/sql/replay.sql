@@ -434,8 +434,11 @@ WHERE operation_id = $operation AND state = 'pending' AND flag = $flag
   AND ($topics IS NULL OR message_id IN (SELECT message_id FROM dead_letters WHERE list_contains($topics::VARCHAR[], topic)));
 
 -- name: replay_times
--- When replays ran within a range, latest first; a replay that is still running ends now.
+-- When replays ran within a range, latest first; a replay that is still running ends now. One that is paused, or whose
+-- runner has died, is left out.
 SELECT operation_id, started_at, coalesce(finished_at, $now)::DOUBLE AS ended_at
 FROM operations
 WHERE started_at < $until AND coalesce(finished_at, $now) >= $since
+  AND (finished_at IS NOT NULL OR (state = 'running' AND lease_until > $now))
+  AND ($cluster IS NULL OR cluster_id = $cluster)
 ORDER BY started_at DESC, operation_id LIMIT $most;

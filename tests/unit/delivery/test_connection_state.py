@@ -85,11 +85,11 @@ REJECTED_TOKEN = KafkaError(
 )
 
 
-@pytest.mark.parametrize("seconds", [1, 3600, 23 * 3600])
+@pytest.mark.parametrize("seconds", [1, 600, 3500])
 def test_the_end_of_the_last_token_is_no_refusal_while_no_new_one_is_available(
     connection, notices, monkeypatch, seconds
 ):
-    """The client reports the failure once, also if it lasts for hours, and logs in with the token that ended."""
+    """The client reports the failure once, however long it lasts, and logs in with the token that ended."""
     connection.statistics(UP)
     connection.failed(NO_TOKEN)
     advance(monkeypatch, seconds)
@@ -110,8 +110,29 @@ def test_the_end_of_the_last_token_is_no_refusal_while_no_new_one_is_available(
 def test_a_rejection_long_after_a_failure_of_the_token_is_a_refusal(connection, notices, monkeypatch):
     connection.failed(NO_TOKEN)
     connection.statistics(UP)
-    advance(monkeypatch, 25 * 3600)
-    connection.failed(refused())
+    advance(monkeypatch, 3700)
+    connection.failed(REJECTED_TOKEN)
+    advance(monkeypatch, 200)
+    connection.failed(REJECTED_TOKEN)
+    assert notices[-1].kind == "connection_refused"
+
+
+@pytest.mark.parametrize("pause", [100, 200, 600])
+def test_rejections_that_last_are_a_refusal_however_seldom_they_are(connection, notices, monkeypatch, pause):
+    """Regression: three minutes without a rejection began the wait again."""
+    connection.statistics(UP)
+    connection.failed(REJECTED_TOKEN)
+    for step in range(1, 4):
+        advance(monkeypatch, step * pause)
+        connection.failed(REJECTED_TOKEN)
+    assert notices[-1].kind == "connection_refused"
+
+
+@pytest.mark.parametrize("error", [REJECTED_TOKEN, refused()])
+def test_without_any_login_a_rejection_after_a_failure_of_the_token_is_a_refusal(connection, notices, error):
+    """Regression: a token with the wrong audience was not reported for a day after the endpoint had failed once."""
+    connection.failed(NO_TOKEN)
+    connection.failed(error)
     assert notices[-1].kind == "connection_refused"
 
 
@@ -133,11 +154,13 @@ def test_a_token_may_end_while_the_client_repeats_its_request_for_the_next_one(
 def test_a_token_that_a_broker_rejects_after_another_rejection_is_over_may_have_ended_too(
     connection, notices, monkeypatch
 ):
-    connection.statistics(UP)
-    for _ in range(3):
+    for step in range(3):
+        connection.statistics(UP)
         connection.failed(REJECTED_TOKEN)
-        advance(monkeypatch, 600)
-    assert {notice.kind for notice in notices} == {"connected", "token_unavailable"}
+        for _ in range(5):
+            connection.statistics(DOWN)
+        advance(monkeypatch, step * 600)
+    assert "connection_refused" not in {notice.kind for notice in notices}
 
 
 def test_a_first_token_that_the_brokers_reject_is_a_refusal(connection, notices):

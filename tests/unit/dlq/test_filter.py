@@ -28,6 +28,7 @@ filters = st.builds(
     text=texts,
     cluster_id=texts,
     cluster_or_unknown=st.none() | st.text(max_size=8),
+    application_or_unnamed=st.none() | st.text(max_size=8),
     producer_id=texts,
     ids=st.lists(names, max_size=3).map(tuple),
 )

@@ -6,6 +6,7 @@ import pytest
 
 from producer_core import ReliableKafkaProducer
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import ConfigError
 from producer_core.producer.application import application_name
 from producer_core.producer.environment import settings_from
@@ -20,6 +21,7 @@ ATTRIBUTES = {"OTEL_RESOURCE_ATTRIBUTES": "service.version=2, service.name=order
     ("given", "environment", "name"),
     [
         ("argument", {"PRODUCER_CORE_APPLICATION": "variable", **SERVICE}, "argument"),
+        (None, {"OTEL_SERVICE_NAME": "caf\udce9 bar\n"}, "caf bar"),
         (None, {"PRODUCER_CORE_APPLICATION": "variable", **SERVICE}, "variable"),
         (None, {**SERVICE, **ATTRIBUTES}, "service"),
         (None, ATTRIBUTES, "order entry"),
@@ -68,7 +70,8 @@ def test_the_store_and_dead_letters_carry_the_name(store, monkeypatch):
     assert (row["application"], found.application) == ("checkout", "checkout")
 
 
-def test_a_named_producer_counts_lists_and_clears_only_its_own_dead_letters(store):
+def test_a_named_producer_handles_no_dead_letter_of_another_application(store):
+    """It handles those without a name: processes without the name may belong to the same application."""
     DeadLetters(store).add(
         [
             dead_letter(1, cluster_id="here", application="checkout"),
@@ -79,12 +82,33 @@ def test_a_named_producer_counts_lists_and_clears_only_its_own_dead_letters(stor
 
     with producer_of(store) as everything, producer_of(store, "checkout") as checkout:
         assert everything.get_stats()["dlq_stats"]["total_messages"] == 3
-        assert checkout.get_stats()["dlq_stats"]["total_messages"] == 1
-        assert [message.id for message in checkout.get_dlq_messages()] == [message_id(1)]
+        assert checkout.get_stats()["dlq_stats"]["total_messages"] == 2
+        assert {message.id for message in checkout.get_dlq_messages()} == {message_id(1), message_id(3)}
         assert checkout.dlq.count(DeadLetterFilter(application="")) == 1
-        assert checkout.clear_dlq() == 1
+        assert checkout.monitor().application == "checkout"
+        assert checkout.clear_dlq() == 2
 
-    assert DeadLetters(store).count_by(DeadLetterFilter(), "application") == {"billing": 1, "": 1}
+    assert DeadLetters(store).count_by(DeadLetterFilter(), "application") == {"billing": 1}
+
+
+def test_a_spilled_dead_letter_can_be_read_by_earlier_versions_and_gets_its_name_from_its_producer(store):
+    """Regression: a version without application names set the line aside as damaged."""
+    with producer_of(store, "checkout") as producer:
+        identity = producer.identity
+    spilled = read_line(
+        write_line(dead_letter(1, producer_id=identity, cluster_id="here", application="checkout"))
+    )
+    assert b"application" not in write_line(dead_letter(1, application="checkout"))
+
+    DeadLetters(store).add([spilled, dead_letter(2, cluster_id="here")])
+
+    assert DeadLetters(store).get(message_id(1)).application == "checkout"
+    assert DeadLetters(store).get(message_id(2)).application == ""
+
+
+def test_a_spilled_dead_letter_of_a_later_version_is_read_without_its_new_fields():
+    line = write_line(dead_letter(1))
+    assert read_line(line[:-2] + b',"colour":"red"}\n') == dead_letter(1)
 
 
 def test_a_replay_of_another_application_that_fails_keeps_the_name(store):
@@ -111,3 +135,14 @@ def test_rows_of_an_earlier_version_have_no_name(store):
         assert connection.execute(
             "SELECT application FROM producers UNION ALL SELECT application FROM dead_letters"
         ).fetchall() == [("",), ("",)]
+
+
+def test_the_variables_override_the_file_of_the_settings(tmp_path):
+    """Regression: the name and the store of a shared file took precedence."""
+    file = tmp_path / "producer.toml"
+    file.write_text("application = shared\nstore = /shared.duckdb\nlinger_ms = 5\n")
+    environment = {"PRODUCER_CORE_CONFIG": str(file)}
+    assert settings_from(environment)["application"] == "shared"
+
+    own = {"PRODUCER_CORE_APPLICATION": "checkout", "PRODUCER_CORE_STORE": "/own.duckdb"}
+    assert settings_from({**environment, **own}) == {"linger.ms": "5"}

@@ -39,24 +39,43 @@ def test_a_chart_of_many_starts_shows_none(store):
     assert chart_events(store, VIEW, NOW) == ()
 
 
-def test_a_replay_is_a_band_from_its_start_until_its_end_or_now(store):
+def add_replay(store, name, began, ended=None, *, state="done", cluster="c", leased=None):
     with store.borrow(write=True) as connection:
-        for name, began, ended in (("a", 500, 400), ("b", 20, None), ("c", 9000, 8000), ("d", None, None)):
-            connection.execute(
-                "INSERT INTO operations (operation_id, cluster_id, selection, state, who, origin, created_at, started_at,"
-                " finished_at, total, acknowledged, landed, failed_again, skipped)"
-                " VALUES (?, 'c', '{}', 'done', 'x', 'cli', ?, ?, ?, 1, 1, 0, 0, 0)",
-                [
-                    name,
-                    NOW - 9500,
-                    None if began is None else NOW - began,
-                    None if ended is None else NOW - ended,
-                ],
-            )
+        connection.execute(
+            "INSERT INTO operations (operation_id, cluster_id, selection, state, who, origin, created_at, started_at,"
+            " finished_at, lease_until, total, acknowledged, landed, failed_again, skipped)"
+            " VALUES (?, ?, '{}', ?, 'x', 'cli', ?, ?, ?, ?, 1, 1, 0, 0, 0)",
+            [name, cluster, state, NOW - 9500, began, ended, leased],
+        )
+
+
+def test_a_replay_is_a_band_from_its_start_until_its_end_or_now(store):
+    add_replay(store, "a", NOW - 500, NOW - 400)
+    add_replay(store, "b", NOW - 20, state="running", leased=NOW + 30)
+    add_replay(store, "c", NOW - 9000, NOW - 8000)
+    add_replay(store, "d", None)
     assert chart_events(store, VIEW, NOW) == (
         ChartEvent("replay", NOW - 500, NOW - 400),
         ChartEvent("replay", NOW - 20, NOW),
     )
+
+
+def test_a_replay_that_does_not_run_is_no_band_until_now(store):
+    add_replay(store, "paused", NOW - 500, state="paused")
+    add_replay(store, "its runner died", NOW - 500, state="running", leased=NOW - 100)
+    assert chart_events(store, VIEW, NOW) == ()
+
+
+def test_a_replay_to_another_cluster_is_no_event_of_the_selected_one(store):
+    add_replay(store, "a", NOW - 500, NOW - 400)
+    assert chart_events(store, queries.View("15 min", cluster="other"), NOW) == ()
+    assert len(chart_events(store, queries.View("15 min", cluster="c"), NOW)) == 1
+
+
+def test_the_start_of_a_dashboard_that_runs_replays_is_no_event(store):
+    row = producer(started_at=NOW - 30, client_id="producer-core-dashboard")
+    store.append(Batch("p", 0, (), (), (), row))
+    assert chart_events(store, VIEW, NOW) == ()
 
 
 def test_an_empty_store_has_no_events(store):

@@ -70,6 +70,7 @@ def test_the_headline_names_the_largest_of_several_causes():
         ({"producers": 0, "connected": 0, "gone": 1, "silent_for": 61.0}, "bad", "No heartbeat from any producer for 61 s; the process may have crashed."),
         ({"producers": 0, "connected": 0, "closed": 1, "silent_for": None}, "quiet", "No producers running."),
         ({"acknowledged": 0, "producers": 0, "connected": 0, "silent_for": None}, "quiet", "No producer has written to this store yet."),
+        ({"acknowledged": 0, "producers": 0, "connected": 0, "silent_for": None, "latest_data_ago": 200_000.0}, "quiet", "No producer of this selection has been seen in the last 24 hours. The latest data of the store is 2 days old."),
     ],
 )  # fmt: skip
 def test_each_problem_has_its_headline(change, tone, text):

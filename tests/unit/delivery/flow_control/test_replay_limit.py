@@ -61,6 +61,7 @@ def test_bytes_are_those_of_key_value_and_headers(clock):
     limit.charge([record(value=b"1234", key=b"56", headers=(("ab", b"cd"), ("e", None)))] * 10)
 
     assert wait_of_a_message(limited) == pytest.approx(1.1)
+    clock.advance(2.5)
     assert limit.rate() == pytest.approx(100 / 11)
 
 
@@ -72,8 +73,37 @@ def test_a_replay_leaves_half_of_the_limit_to_messages_that_wait(clock):
         limited.acquire(Delivery(b"id", 0, "orders", None, b""), 60.0)
 
     assert limit.rate() == pytest.approx(5)
-    clock.advance(1.0)
+    clock.advance(2.5)
     assert limit.rate() == pytest.approx(10)
+
+
+def test_a_replay_leaves_half_of_the_limit_to_messages_that_do_not_wait(clock):
+    """Regression: `try_send`, and calls that were refused, got nothing for as long as the replay ran."""
+    limited = limiter(clock, max_messages_per_second=10, rate_limit_burst_ms=0)
+    pace = ReplayPace(None, clock(), shared=ReplayLimit(limited, ["orders"]))
+    accepted = 0
+
+    for _ in range(200):
+        clock.advance(0.05)
+        accepted += limited.take_now(Delivery(b"id", 0, "orders", None, b""))
+        pace.claimed([record()] * pace.room(clock(), 1000))
+
+    assert 30 <= accepted <= 70
+
+
+def test_a_replay_of_records_that_become_larger_stops_while_it_is_in_debt(clock):
+    limited = limiter(clock, max_bytes_per_second=1000, rate_limit_burst_ms=0)
+    limit = ReplayLimit(limited, ["orders"])
+    pace = ReplayPace(None, clock(), shared=limit)
+    assert pace.room_for_bytes(1 << 25) == 1000
+
+    pace.claimed([record(value=b"x" * 10)] * 10)
+    pace.claimed([record(value=b"x" * 900)] * 10)
+    clock.advance(2.0)
+    assert (limit.rate(), pace.room(clock(), 1000)) == (0.0, 0)
+
+    clock.advance(7.5)
+    assert limit.rate() > 0
 
 
 @pytest.mark.parametrize(("own", "expected"), [(None, 10), (4.0, 4), (100.0, 10)])
