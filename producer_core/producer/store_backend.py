@@ -17,6 +17,7 @@ from producer_core import __version__
 from producer_core._internal import time_budget
 from producer_core._internal.actor import current_actor
 from producer_core._internal.deadline import Deadline
+from producer_core._internal.id_header import ID_FORMAT_KEY
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
@@ -49,7 +50,7 @@ from producer_core.producer.session import StoredSession
 from producer_core.producer.store_dead_letter_queue import StoreDeadLetterQueue
 from producer_core.replay import ReplayRunner, plan
 from producer_core.replay.runner import RunnerSettings
-from producer_core.store import ProducerRow, Store, default_path
+from producer_core.store import ProducerRow, Store, default_path, required_features
 from producer_core.store.merge import next_batch
 from producer_core.store.paths import check_writable
 
@@ -92,6 +93,7 @@ class StoreBackend:
     ) -> None:
         self._options = options
         self._traced = traced
+        self._writes_text_ids = ID_FORMAT_KEY in options.client.settings  # until the store has a note of it
         self._runner_settings = RunnerSettings(limit=replay_limit)
         self._clock = options.clock
         self._find_cluster = find_cluster
@@ -341,10 +343,18 @@ class StoreBackend:
     def _destination(self) -> RecorderDestination:
         if self.store is None:
             self.store = _open(self._where, self._clock)
+        self._require_text_ids(self.store)
         if self._runner is None and self._producer is not None and self._run_replays and not self._stopping:
             self._runner = self._new_runner(self.store, self._producer)
             self._runner.start()
         return RecorderDestination(self.store, DeadLetters(self.store, clock=self._clock))
+
+    def _require_text_ids(self, store: Store) -> None:
+        """Before a dead letter is stored whose record may have its id as text: earlier versions would not find the record."""
+        if self._writes_text_ids:
+            with store.borrow(write=True) as connection:
+                required_features.require(connection, required_features.TEXT_IDS, now=self._clock())
+            self._writes_text_ids = False
 
     def _describe(self, seen_at: float) -> ProducerRow:
         producer = self._producer

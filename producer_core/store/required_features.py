@@ -9,7 +9,17 @@ from producer_core.errors import StoreTooNew
 if TYPE_CHECKING:
     import duckdb
 
-SUPPORTED = frozenset({"replay_waves"})
+TEXT_IDS = "text_ids"
+"""Records on the topics have ids as text: a version that does not read these would not find a dead letter that is there."""
+SUPPORTED = frozenset({"replay_waves", TEXT_IDS})
+
+
+def require(connection: duckdb.DuckDBPyConnection, feature: str, *, now: float) -> None:
+    """Note that versions without this feature must neither change nor replay the dead letters. It stays required."""
+    connection.execute(
+        "INSERT INTO required_features SELECT $1, $2 WHERE $1 NOT IN (SELECT feature FROM required_features)",
+        [feature, now],
+    )
 
 
 def check(connection: duckdb.DuckDBPyConnection) -> None:
