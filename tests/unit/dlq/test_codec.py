@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import duckdb
 import pytest
 
@@ -19,11 +21,11 @@ EDGE_CASES = {
 
 
 @pytest.mark.parametrize("name", EDGE_CASES)
-def test_a_line_is_read_back_as_it_was_written(name):
+def test_a_line_is_read_back_as_it_was_written_without_the_application(name):
     line = codec.write_line(EDGE_CASES[name])
 
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    assert codec.read_line(line) == EDGE_CASES[name]
+    assert codec.read_line(line) == replace(EDGE_CASES[name], application="")
 
 
 @pytest.mark.parametrize("name", EDGE_CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -19,11 +20,11 @@ def spill(tmp_path):
     return Spill(tmp_path / "state" / "spill.jsonl")
 
 
-def test_spilled_dead_letters_are_read_once_and_unchanged(spill):
+def test_spilled_dead_letters_are_read_once_and_unchanged_without_the_application(spill):
     spill.append([WHOLE, dead_letter(2, value=None)])
     spill.append([dead_letter(3)])
 
-    assert spill.take() == [WHOLE, dead_letter(2, value=None), dead_letter(3)]
+    assert spill.take() == [replace(WHOLE, application=""), dead_letter(2, value=None), dead_letter(3)]
     assert spill.take() == []
     assert not spill.path.exists()
 
