@@ -13,7 +13,9 @@ again (rd_kafka_oauthbearer_set_token_failure0), so a longer time would hide cre
 _RENEWAL_S = 180.0
 """Seconds for which a client may request a token before it reports a failure: it repeats the request four times, after 5, 10,
 15 and 20 seconds, and each may take 20 seconds (rd_kafka_oidc_token_client_credentials_refresh_cb)."""
-_INVALID_TOKEN = "invalid_token"  # noqa: S105  the status with which a broker rejects a token (RFC 7628, section 3.2.2)
+_ENDED = ("invalid_token", "Request not valid in current SASL state")
+"""Texts of rejections that may mean an ended token: the status with which a broker rejects a token (RFC 7628, section 3.2.2),
+and the error of a login on a connection whose session has ended with the token."""
 
 
 class TokenOutage:
@@ -42,12 +44,12 @@ class TokenOutage:
     def explains(self, rejection: str) -> bool:
         """Return whether a broker may have rejected a login only because the token has ended.
 
-        This requires that an earlier token was accepted and that the broker calls this one invalid. It is so for an hour after
-        the latest failure to obtain a token, and without a failure for the first three minutes of the rejections.
+        This requires that an earlier token was accepted and that the broker does not give another reason. It is so for an hour
+        after the latest failure to obtain a token, and without a failure for the first three minutes of the rejections.
         """
         now = time.monotonic()
         self._rejected_since = min(self._rejected_since, now)
-        if not self._logged_in or _INVALID_TOKEN not in rejection:
+        if not self._logged_in or not any(text in rejection for text in _ENDED):
             return False
         return now - self._failed_at <= _OUTAGE_S or now - self._rejected_since <= _RENEWAL_S
 

@@ -117,6 +117,14 @@ def test_a_rejection_long_after_a_failure_of_the_token_is_a_refusal(connection, 
     assert notices[-1].kind == "connection_refused"
 
 
+def test_a_login_after_the_end_of_the_session_is_no_refusal_of_the_credentials(connection, notices):
+    """Regression: a producer with `on_severe_errors="stop"` closed when a broker restarted beside the end of a token."""
+    text = "SASL OAUTHBEARER mechanism handshake failed: Broker: Request not valid in current SASL state: broker's supported mechanisms: "
+    connection.statistics(UP)
+    connection.failed(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert notices[-1].kind == "token_unavailable"
+
+
 @pytest.mark.parametrize("pause", [100, 200, 600])
 def test_rejections_that_last_are_a_refusal_however_seldom_they_are(connection, notices, monkeypatch, pause):
     """Regression: three minutes without a rejection began the wait again."""

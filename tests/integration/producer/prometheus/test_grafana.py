@@ -53,6 +53,7 @@ def scraped(tmp_path_factory):
             store=path,
             journal_dir=folder / "journal",
             enable_deduplication=True,
+            application="shop",
             retry_config=RetryConfig(max_retries=1, initial_delay_ms=1, max_delay_ms=2),
         ) as producer,
         contextlib.closing(UnreachableProducer()) as unreachable,

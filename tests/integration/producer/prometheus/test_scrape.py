@@ -86,7 +86,7 @@ def test_prometheus_stores_every_metric_of_the_source(shop, source):
     }
     optional = {
         "producer_core_journal_messages", "producer_core_journal_bytes",  # a running producer with a journal
-        "producer_core_deduplication_degraded",  # a running producer
+        "producer_core_deduplication_degraded", "producer_core_application_producers",  # a running producer
         "producer_core_circuits", "producer_core_refused_messages_total", "producer_core_circuit_openings_total",
         "producer_core_stored_dead_letters",  # in the process, a producer without a store
     }  # fmt: skip
