@@ -117,7 +117,12 @@ def test_two_versions_use_one_store_at_once(run, broker, store, earlier, newer):
     assert on_topic(broker, "refused") == list(range(10))
     assert old.ask("read", store)[1:] == [{"replayed": sorted(letters)}, []]
 
-    assert old.ask("close") == [40, 8, 0, 0]
+    acknowledged, *others = old.ask("close")
+    assert acknowledged in (
+        40,
+        50,
+    )  # any process with a producer may run the replay, and counts its ten messages
+    assert others == [8, 0, 0]
     assert new.ask("close")[2:] == [0, 0]
     assert new.ask("read", store) == old.ask("read", store)
     assert not list(store.parent.glob("*damaged*"))
