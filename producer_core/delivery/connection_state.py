@@ -16,6 +16,8 @@ from producer_core.kafka.token_errors import is_temporary
 
 _STATE_SUFFIX = re.compile(r" \(after \d+ms in state (?:[^()]|\([^()]*\))*\)")
 _SPECIFIC_CODES = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
+_INTERRUPTED_LOGIN = "handshake failed: Local: "
+"""In the text of a login whose connection ended before a broker responded, which has the code of rejected credentials."""
 _CONNECT_SAMPLES = 3
 """The number of statistics events, one second apart, within which a client connects for the first time."""
 # librdkafka gives no reason if, for example, the client sends plain text to a broker's TLS listener.
@@ -145,7 +147,7 @@ class ConnectionState:
         elif self._has_token_ended(error, text):
             text = f"A broker rejected the token, which may have ended: {text}"
             self._note_missing_token(text, is_new=self._tokens.rejected(text))
-        else:
+        elif _INTERRUPTED_LOGIN not in text:
             temporary = False
             self._note_refusal(error, text)
         if not down:

@@ -125,6 +125,22 @@ def test_a_login_after_the_end_of_the_session_is_no_refusal_of_the_credentials(c
     assert notices[-1].kind == "token_unavailable"
 
 
+@pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "SCRAM-SHA-512"])
+def test_a_login_whose_connection_ends_is_no_refusal_of_the_credentials(connection, notices, mechanism):
+    """Regression: a producer with `on_severe_errors="stop"` closed when a broker restarted during a login."""
+    text = (
+        f"SASL {mechanism} mechanism handshake failed: Local: Broker transport failure: "
+        "broker's supported mechanisms: (n/a)"
+    )
+    connection.failed(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert notices == []
+    connection.failed(ALL_DOWN)
+    for _ in range(5):
+        connection.statistics(DOWN)
+    assert [notice.kind for notice in notices] == ["connection_lost"]
+    assert connection.error == text
+
+
 @pytest.mark.parametrize("pause", [100, 200, 600])
 def test_rejections_that_last_are_a_refusal_however_seldom_they_are(connection, notices, monkeypatch, pause):
     """Regression: three minutes without a rejection began the wait again."""
