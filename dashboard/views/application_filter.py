@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
 
 from producer_core.dashboard.queries.view import NO_APPLICATION, View
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common
-from producer_core.errors import StoreError
+from producer_core.dashboard.views import filter_menu
 
 ALL_APPLICATIONS = "All applications"
 ALL_CLUSTERS = "All clusters"
@@ -21,8 +18,8 @@ _cached = st.cache_data(ttl=15, max_entries=32, show_spinner=False)
 
 def select(path: Path) -> tuple[str | None, str | None]:
     """Draw the filters. Return the selected application (an empty text for none) and cluster; None means all."""
-    application = _select("application", ALL_APPLICATIONS, _options(applications, path))
-    cluster = _select("cluster", ALL_CLUSTERS, _options(clusters, path))
+    application = _select("application", ALL_APPLICATIONS, filter_menu.options(applications, path))
+    cluster = _select("cluster", ALL_CLUSTERS, filter_menu.options(clusters, path))
     return "" if application == NO_APPLICATION else application, cluster
 
 
@@ -44,29 +41,9 @@ def clusters(path: Path) -> tuple[str, ...]:
     return tuple(row["cluster_id"] for row in open_store(path).rows("clusters"))
 
 
-def _options(read: Callable[[Path], tuple[str, ...]], path: Path) -> tuple[str, ...]:
-    """Return no options while the store cannot be read; the panels below show the reason."""
-    with contextlib.suppress(StoreError):
-        return read(path)
-    return ()
-
-
-def _select(key: str, everything: str, options: tuple[str, ...]) -> str | None:
-    """Draw a filter. The selected option remains available after it has disappeared from the store."""
-    current = st.session_state.get(key) or st.query_params.get(key)
-    if len(options) < 2 and current in (None, everything):
+def _select(key: str, everything: str, known: tuple[str, ...]) -> str | None:
+    if len(known) < 2 and filter_menu.selected(key) in (None, everything):
         return None
-    known = options if current in (None, everything) or current in options else (*options, current)
-    selected = st.selectbox(
-        key.capitalize(),
-        (everything, *known),
-        key=key,
-        bind="query-params",
-        label_visibility="collapsed",
-        width=170,
-    )
-    if selected == everything:
-        return None
-    if options and selected not in options:
-        common.message("warning", f"This store has no {key} {selected}. Select another {key}, or all.")
-    return str(selected)
+    chosen = filter_menu.select(key.capitalize(), everything, known, key)
+    filter_menu.warn_if_unknown(key, chosen, known)
+    return chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from producer_core.dashboard import queries, wording
-from producer_core.dashboard.views import application_filter, common, reads
+from producer_core.dashboard.views import application_filter, common, filter_menu, reads
 from producer_core.errors import StoreError
 
 ALL_TOPICS = "All topics"
@@ -49,12 +49,12 @@ def view(path: Path, name: str) -> queries.View:
             label_visibility="collapsed",
             on_change=_range_changed,
         )
-        topics, producers = _options(reads.topics, path), _options(_producers, path)
-        topic = _select("Topic", ALL_TOPICS, topics, "topic")
+        topics, producers = filter_menu.options(reads.topics, path), filter_menu.options(_producers, path)
+        topic = filter_menu.select("Topic", ALL_TOPICS, topics, "topic")
         producer = _select_producer(path)
         application, cluster = application_filter.select(path)
-    _warn_if_unknown("topic", topic, topics)
-    _warn_if_unknown("producer", producer, producers)
+    filter_menu.warn_if_unknown("topic", topic, topics)
+    filter_menu.warn_if_unknown("producer", producer, producers)
     start, end = _custom_range(now) if window == wording.CUSTOM else (None, None)
     selected = queries.View(window, topic, producer, start, end, application, cluster)
     st.session_state["view"], st.session_state["page"] = selected, name
@@ -136,29 +136,6 @@ def _select_producer(path: Path) -> str | None:
 
 def _producers(path: Path) -> tuple[str, ...]:
     return tuple(reads.producers(path))
-
-
-def _warn_if_unknown(kind: str, selected: str | None, known: tuple[str, ...]) -> None:
-    """Warn that the store has no such name: the link may be outdated or mistyped, and the page would show nothing."""
-    if selected is not None and known and selected not in known:
-        common.message("warning", f"This store has no {kind} {selected}. Select another {kind}, or all.")
-
-
-def _options(read: Callable[[Path], tuple[str, ...]], path: Path) -> tuple[str, ...]:
-    """Return no options while the store cannot be read; the panels below show the reason."""
-    with contextlib.suppress(StoreError):
-        return read(path)
-    return ()
-
-
-def _select(label: str, everything: str, options: tuple[str, ...], key: str) -> str | None:
-    """Draw a filter. The selected option remains available after it has disappeared from the store."""
-    current = st.session_state.get(key) or st.query_params.get(key)
-    known = options if current in (None, everything) or current in options else (*options, current)
-    selected = st.selectbox(
-        label, (everything, *known), key=key, bind="query-params", label_visibility="collapsed", width=170
-    )
-    return None if selected == everything else selected
 
 
 # a custom range: seconds since 1970 in the URL, the browser's local time in the fields
