@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from producer_core._internal.id_header import ID_HEADER as ID_HEADER
+from producer_core._internal.id_header import id_text as id_text
 from producer_core._internal.id_header import record_id as record_id
 from producer_core._internal.json_values import AS_TEXT, path_to, unsupported_type
 from producer_core._internal.user_callbacks import short_repr
@@ -154,16 +155,6 @@ class MessageIds:
             return number
         span = self._spans.get(session)
         return number if span is not None and span.start <= number < span.end else None
-
-
-def id_text(raw: bytes) -> str:
-    """Return an id as text: `uuid-seq`."""
-    return f"{_session_text(raw[:16])}-{int.from_bytes(raw[16:])}"
-
-
-@lru_cache(maxsize=256)
-def _session_text(raw: bytes) -> str:
-    return str(uuid.UUID(bytes=raw))
 
 
 def parse_id(text: str) -> bytes:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from producer_core._internal.schema_settings import flag
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.errors import ConfigError
 
@@ -129,13 +130,7 @@ def _converted(name: str, kind: Kind, value: Any) -> Any:
         return text
     if kind == "list":
         return [part.strip() for part in text.split(",") if part.strip()]
-    return _flag(name, text) if kind == "flag" else _number(name, kind, text)
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={short_repr(text)} is not true or false.", fix="Write true or false.")
-    return text.lower() == "true"
+    return flag(name, text) if kind == "flag" else _number(name, kind, text)
 
 
 def _number(name: str, kind: Kind, text: str) -> float:

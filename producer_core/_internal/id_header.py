@@ -8,7 +8,9 @@ The lengths differ, so that a reader needs no setting: it accepts both at any ti
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, get_args
 
 from producer_core._internal.user_callbacks import short_repr
@@ -51,19 +53,28 @@ def header_id(value: bytes) -> bytes | None:
     return bytes.fromhex(found[1].replace(b"-", b"").decode()) + seq.to_bytes(8)
 
 
+def id_text(raw: bytes) -> str:
+    """Return an id of 24 bytes as text: `uuid-seq`."""
+    return f"{_session_text(raw[:16])}-{int.from_bytes(raw[16:])}"
+
+
+@lru_cache(maxsize=256)
+def _session_text(raw: bytes) -> str:
+    return str(uuid.UUID(bytes=raw))
+
+
 def text_header(value: bytes) -> bytes:
-    """Return the text form of an id of 24 bytes."""
-    name = value[:16].hex()
-    return f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}-{int.from_bytes(value[16:])}".encode()
+    """Return the header's text form of an id of 24 bytes."""
+    return id_text(value).encode()
 
 
-def record_id(headers: Sequence[tuple[str, bytes | None]] | None) -> bytes | None:
+def record_id(headers: Iterable[tuple[str, bytes | None]] | None, header: str = ID_HEADER) -> bytes | None:
     """Return the 24 bytes of the message id in a record's headers; None for a record of another program.
 
     With several headers of that name, the first with an id counts.
     """
     for name, value in headers or ():
-        if name == ID_HEADER and value is not None:
+        if name == header and isinstance(value, bytes):
             if len(value) == _SIZE:  # the default form, without a call
                 return value
             if (found := header_id(value)) is not None:

@@ -74,7 +74,7 @@ def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
         if found.get(f"{part}.schema") is not None
     }
     _convert_numbers(client)
-    auto_register = _flag("auto.register.schemas", found.get("auto.register.schemas", False))
+    auto_register = flag("auto.register.schemas", found.get("auto.register.schemas", False))
     if auto_register and not schemas:
         raise ConfigError(
             "auto.register.schemas is set, but there is no schema to register.",
@@ -168,7 +168,8 @@ def _number(name: str, value: Any) -> float | int:
     return int(number) if number == int(number) else number
 
 
-def _flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any) -> bool:
+    """Return the value of a setting that is true or false. Raise ConfigError for any other value."""
     text = str(value).lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{name}={short_repr(value)} is not true or false.", fix="Write true or false.")

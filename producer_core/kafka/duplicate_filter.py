@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from producer_core._internal.id_header import ID_HEADER, header_id
+from producer_core._internal.id_header import ID_HEADER, record_id
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
 from producer_core._internal.queued_logger import queued_logger
@@ -146,13 +146,7 @@ class Seen:
         return (topic, None if self._by_topic else partition)
 
     def _id(self, message: Any) -> bytes | None:
-        for name, value in _attribute(message, "headers") or ():
-            if name == self._header and isinstance(value, bytes):
-                if len(value) == 24:  # the default form, without a call
-                    return value
-                if (found := header_id(value)) is not None:
-                    return found
-        return None
+        return record_id(_attribute(message, "headers"), self._header)
 
     def _is_new(
         self, scope: _Scope, memory: _PartitionMemory, id_bytes: bytes, position: _Position, reread: bool

@@ -93,7 +93,9 @@ class StoreBackend:
     ) -> None:
         self._options = options
         self._traced = traced
-        self._writes_text_ids = ID_FORMAT_KEY in options.client.settings  # until the store has a note of it
+        self._writes_text_ids = (
+            ID_FORMAT_KEY in options.client.settings
+        )  # until the store requires the feature
         self._runner_settings = RunnerSettings(limit=replay_limit)
         self._clock = options.clock
         self._find_cluster = find_cluster

@@ -130,9 +130,8 @@ class TransactionalClient:
         if self._producer is None:
             try:
                 self._producer = new_client(create_producer, self._settings)
-            except (
-                KafkaException
-            ) as error:  # no token, thread or socket, or a file that is being replaced: try again
+            except KafkaException as error:
+                # No token, thread or socket, or a file that is being replaced: the caller tries again.
                 self._connection_error(error.args[0])
                 raise TransactionFailed(error.args[0]) from error
 

@@ -277,8 +277,7 @@ class RateLimiter:
 
     def charge(self, delivery: Delivery) -> None:
         """Take the tokens of a message that is sent again, without a wait."""
-        for limit in self._limits_of(delivery.topic):
-            limit.charge(self._size_of(delivery), self._monotonic())
+        self.charge_many(delivery.topic, 1, self._size_of(delivery))
 
     def charge_many(self, topic: str, messages: int, size: int) -> None:
         """Take the tokens of messages to a topic, of `size` bytes together, without a wait."""

@@ -28,7 +28,8 @@ class ReplayLimit:
         self._mean_bytes = _ASSUMED_BYTES
 
     def rate(self) -> float | None:
-        """Return records per second, or None without a limit. It is half of the limit while messages are short of it."""
+        """Return records per second, or None without a limit. It is half of the limit while messages do not get tokens at
+        once."""
         rates = (self._limiter.rate_of(topic, self._mean_bytes) for topic in self._topics)
         return min((rate for rate in rates if rate is not None), default=None)
 

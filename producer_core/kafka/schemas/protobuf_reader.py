@@ -10,6 +10,7 @@ import base64
 import binascii
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from producer_core._internal.schema_id import SchemaTagged
@@ -168,25 +169,8 @@ def _shortest(value: float) -> float:
 
 
 def _add_well_known(pool: Any) -> None:
-    from google.protobuf import (
-        any_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
-
-    for module in (
-        any_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    ):
+    for name in ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers"):
+        module = import_module(f"google.protobuf.{name}_pb2")
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
 
 

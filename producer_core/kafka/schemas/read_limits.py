@@ -45,7 +45,9 @@ class ReadBudget:
         """Count a text that the schema makes longer than its bytes, and return it."""
         self._text += len(text)
         if self._text > MAX_SCHEMA_TEXT:
-            raise NotReadable(f"the names of its schema would be more than {MAX_SCHEMA_TEXT >> 20} MiB of it")
+            raise NotReadable(
+                f"the names of its schema would fill more than {MAX_SCHEMA_TEXT >> 20} MiB of the result"
+            )
         return text
 
 

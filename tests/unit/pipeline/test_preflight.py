@@ -1,4 +1,4 @@
-"""A missing permission on a topic is told from a topic that cannot be read for now."""
+"""A missing permission on a topic differs from a topic that cannot be read at the moment."""
 
 from __future__ import annotations
 
