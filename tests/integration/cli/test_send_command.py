@@ -413,3 +413,40 @@ def test_a_terminal_shows_progress_as_a_bar(broker, topic, path, tmp_path):
 
     assert process.returncode == 0
     assert "rows" in drawn.decode()
+
+
+def shared_file(tmp_path, **settings):
+    path = tmp_path / "producer.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
+def test_a_producers_file_gives_delivery_application_and_cluster(broker, topic, path, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"n": 1}\n')
+    file = shared_file(
+        tmp_path, delivery="exactly_once", application="shop", cluster_id="another", journal_dir="/nowhere", ordering="key"
+    )
+    refused = send(broker, path, topic, rows, "--config-file", file)
+    assert refused.exit_code == 2
+    assert "another" in refused.output
+    done = send(broker, path, topic, rows, "--config-file", file, "--cluster-id", broker.cluster_id, "--json")
+    assert done.exit_code == 0, done.output
+    assert summary(done)["delivery"] == "exactly_once"
+    assert "Note: journal_dir and ordering in --config-file apply to producers, not to this command." in done.stderr
+    assert [row["application"] for row in Store.open(path).rows("producers")] == ["shop"]
+
+
+def test_an_option_takes_precedence_over_the_producers_file(broker, topic, path, tmp_path):
+    file = shared_file(tmp_path, delivery="exactly_once", cluster_id=broker.cluster_id)
+    done = send(
+        broker, path, topic, "-", "--config-file", file, "--delivery", "at_least_once", "--json", stdin=b"1\n"
+    )
+    assert summary(done)["delivery"] == "at_least_once"
+    assert "Note" not in done.stderr
+
+
+def test_a_wrong_delivery_in_the_file_is_an_error(broker, topic, path, tmp_path):
+    done = send(broker, path, topic, "-", "--config-file", shared_file(tmp_path, delivery="once"), stdin=b"1\n")
+    assert done.exit_code == 2
+    assert "delivery='once' in --config-file is not valid" in done.output
