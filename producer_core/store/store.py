@@ -120,7 +120,24 @@ class Store:
             return int(changed[0]) if changed else 0
 
     def append(self, *batches: Batch) -> int:
-        """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block."""
+        """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block.
+
+        A copy with an earlier schema that was put back while this process runs is migrated first.
+        """
+        try:
+            return self._append(batches)
+        except StoreError as error:
+            if type(error) is not StoreError or not self._is_older():
+                raise
+        self._prepare()
+        return self._append(batches)
+
+    def _is_older(self) -> bool:
+        """Whether the file lacks a migration of this version."""
+        with unattended(), self._pool.borrow() as connection:
+            return check(connection, self.path) < newest()
+
+    def _append(self, batches: Sequence[Batch]) -> int:
         with self.borrow(write=True, routine=self._are_heartbeats(batches)) as connection:
             replaced = self._committed.find_replaced(connection, batches)
             new = merge.merge(connection, *batches, now=self._clock())
