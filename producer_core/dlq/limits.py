@@ -112,7 +112,9 @@ class LimitWatch:
         self._limits = limits
         self._timer = timer
         self._next = 0.0
-        self._empty_at: tuple[int, float] | None = None  # the store's changes and the time when it had no dead letter
+        self._empty_at: tuple[int, float] | None = (
+            None  # the store's changes and the time when it had no dead letter
+        )
         self._exceeded: frozenset[LimitKind] = frozenset()
 
     def check(self, store: Store, now: float) -> list[Notice]:

@@ -293,7 +293,8 @@ def _delivery_of(of_file: Mapping[str, Any], default: str) -> str:
     found = str(of_file.get("delivery", default))
     if found not in DELIVERIES:
         raise ConfigError(
-            f"delivery={short_repr(found)} in --config-file is not valid.", fix=f"Use {' or '.join(DELIVERIES)}."
+            f"delivery={short_repr(found)} in --config-file is not valid.",
+            fix=f"Use {' or '.join(DELIVERIES)}.",
         )
     return found
 

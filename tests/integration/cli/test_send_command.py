@@ -425,7 +425,12 @@ def test_a_producers_file_gives_delivery_application_and_cluster(broker, topic, 
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"n": 1}\n')
     file = shared_file(
-        tmp_path, delivery="exactly_once", application="shop", cluster_id="another", journal_dir="/nowhere", ordering="key"
+        tmp_path,
+        delivery="exactly_once",
+        application="shop",
+        cluster_id="another",
+        journal_dir="/nowhere",
+        ordering="key",
     )
     refused = send(broker, path, topic, rows, "--config-file", file)
     assert refused.exit_code == 2
@@ -433,7 +438,10 @@ def test_a_producers_file_gives_delivery_application_and_cluster(broker, topic, 
     done = send(broker, path, topic, rows, "--config-file", file, "--cluster-id", broker.cluster_id, "--json")
     assert done.exit_code == 0, done.output
     assert summary(done)["delivery"] == "exactly_once"
-    assert "Note: journal_dir and ordering in --config-file apply to producers, not to this command." in done.stderr
+    assert (
+        "Note: journal_dir and ordering in --config-file apply to producers, not to this command."
+        in done.stderr
+    )
     assert [row["application"] for row in Store.open(path).rows("producers")] == ["shop"]
 
 
@@ -447,6 +455,8 @@ def test_an_option_takes_precedence_over_the_producers_file(broker, topic, path,
 
 
 def test_a_wrong_delivery_in_the_file_is_an_error(broker, topic, path, tmp_path):
-    done = send(broker, path, topic, "-", "--config-file", shared_file(tmp_path, delivery="once"), stdin=b"1\n")
+    done = send(
+        broker, path, topic, "-", "--config-file", shared_file(tmp_path, delivery="once"), stdin=b"1\n"
+    )
     assert done.exit_code == 2
     assert "delivery='once' in --config-file is not valid" in done.output

@@ -309,12 +309,17 @@ def test_the_producer_recovers_from_repeated_fatal_errors(sending):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (KafkaException(KafkaError(KafkaError._AUTHENTICATION, "no token was obtained")), "no token was obtained"),
+        (
+            KafkaException(KafkaError(KafkaError._AUTHENTICATION, "no token was obtained")),
+            "no token was obtained",
+        ),
         (RuntimeError("can't start new thread"), "can't start new thread"),
     ],
     ids=["Kafka's", "Python's"],
 )
-def test_a_client_that_cannot_be_created_is_a_lost_connection_with_its_reason(sending, monkeypatch, error, reason):
+def test_a_client_that_cannot_be_created_is_a_lost_connection_with_its_reason(
+    sending, monkeypatch, error, reason
+):
     """Regression: health stayed connected, and only the log named the reason."""
     failures, create = iter([error] * 3), transport.new_client
 

@@ -88,9 +88,7 @@ def test_an_exceeded_limit_and_its_end_are_reported_once_each(store):
     assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
 
-@pytest.mark.parametrize(
-    ("dead_letters", "expected"), [(1, [100.0, 105.0, 110.0, 115.0]), (0, [100.0])]
-)
+@pytest.mark.parametrize(("dead_letters", "expected"), [(1, [100.0, 105.0, 110.0, 115.0]), (0, [100.0])])
 def test_the_watch_measures_every_five_seconds_and_less_often_without_dead_letters(
     store, monkeypatch, dead_letters, expected
 ):
