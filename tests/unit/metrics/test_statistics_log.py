@@ -12,10 +12,10 @@ import pytest
 
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.events import Notice
+from producer_core.metrics import statistics_log
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
 from producer_core.metrics.batch_size import sum_by_minute
-from producer_core.metrics import statistics_log
 from producer_core.metrics.statistics_log import StatisticsLog, recover
 from producer_core.metrics.telemetry import schema
 from producer_core.store import Store
