@@ -44,6 +44,17 @@ def add(store, application, number):
     DeadLetters(store).add(
         [dead_letter(number, cluster_id=cluster, producer_id=producer, application=application)]
     )
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO operations BY NAME SELECT ? AS operation_id, ? AS cluster_id, '{}' AS selection, 'done' AS state, "
+            "'ann' AS who, 'cli' AS origin, 1.0 AS created_at, 1 AS total, 1 AS acknowledged, 0 AS landed, "
+            "0 AS failed_again, 0 AS skipped",
+            [f"o-{producer}", cluster],
+        )
+        connection.execute(
+            "INSERT INTO operation_records BY NAME SELECT ? AS operation_id, 0 AS ord, ? AS message_id, 'acknowledged' AS state",
+            [f"o-{producer}", dead_letter(number).message_id],
+        )
     store.execute(
         "alerts_fire", alert_id=f"a-{producer}", rule="producer_down", severity="critical", subject=producer, value=1,
         threshold=0, text="down", advice="", started_at=NOW, told_by=producer,
