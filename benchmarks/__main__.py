@@ -30,7 +30,7 @@ ALL = (
 SEPARATE = ("dashboard_pages",)
 """Benchmarks with their own command line that fit in the hour."""
 LONG = (
-    "guarantees", "dead_letters --count 10000000 --runs 7", "integrity", "reprocess", "pipeline_lag",
+    "features", "compression", "guarantees", "dead_letters --count 10000000 --runs 7", "integrity", "reprocess", "pipeline_lag",
 )  # fmt: skip
 """Benchmarks with their own command line that need more time or disk."""
 README = ROOT / "benchmarks" / "README.md"

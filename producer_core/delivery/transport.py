@@ -29,7 +29,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState, Report
 from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
 from producer_core.delivery.report_batch import ReportBatch
-from producer_core.delivery.text_ids import create_producer
+from producer_core.delivery.sending_client import create_producer
 from producer_core.errors import ConfigError, ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup

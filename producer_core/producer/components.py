@@ -418,6 +418,11 @@ class Components:
                 )
             if options.ledger:
                 raise ConfigError("A ledger needs a store.", fix="Pass a store, or leave ledger out.")
+            if options.client.compression is not None:
+                raise ConfigError(
+                    "compression_type='auto' needs a store, which remembers what each codec saves.",
+                    fix="Pass a store, or name a codec: none, gzip, snappy, lz4 or zstd.",
+                )
             from producer_core.producer.dead_letter_backend import MemoryBackend
 
             return MemoryBackend(options.dlq_max_size)  # a journal also holds the dead letters
@@ -429,6 +434,7 @@ class Components:
             session=self.session.as_session(),
             dead_letters_stored=lambda message_ids: self.engine.dead_letters_stored(message_ids),
             find_cluster=self.find_cluster,
+            in_flight=lambda limit: self.engine.in_flight(limit),
             traced=self._traced_replays(),
             replay_limit=self._replay_limit(),
         )

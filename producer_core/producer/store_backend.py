@@ -39,6 +39,7 @@ from producer_core.metrics.statistics_log import StatisticsLog
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 from producer_core.producer.alert_reporter import AlertReporter
+from producer_core.producer.compression_recorder import CompressionRecorder, InFlight
 from producer_core.producer.dead_letter_backend import (
     ProducerView,
     check_target,
@@ -88,6 +89,7 @@ class StoreBackend:
         session: StoredSession,
         dead_letters_stored: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
+        in_flight: InFlight,
         traced: Callable[[ReplayStrategy], ReplayStrategy] | None = None,
         replay_limit: MakeSharedLimit | None = None,
     ) -> None:
@@ -125,6 +127,15 @@ class StoreBackend:
             number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             clock=self._clock,
         )
+        self._compression = CompressionRecorder(
+            client,
+            options.application,
+            metrics=metrics,
+            in_flight=in_flight,
+            per_batch=lambda: window.client.per_batch,
+            clock=self._clock,
+        )
+        self._compression.choose(self.store)
         self._access = access = StoreAccess(
             self._destination, notice=lambda notice: self.recorder.notice(notice), clock=self._clock
         )
@@ -137,7 +148,12 @@ class StoreBackend:
             self._writer,
             window,
             batches=BatchQueue(StatisticsLog(file_path(path)), keep_ledger=bool(options.ledger)),
-            each_second=(self._report_alerts, self._name_cluster, self._recover_statistics),
+            each_second=(
+                self._report_alerts,
+                self._name_cluster,
+                self._recover_statistics,
+                self._record_compression,
+            ),
             telemetry=telemetry,
         )
         self.hook = self.recorder
@@ -408,6 +424,13 @@ class StoreBackend:
         if cluster:
             with self.store.borrow(write=True) as connection:
                 states.name_cluster(connection, self._producer.identity, cluster)
+
+    def _record_compression(self, destination: RecorderDestination) -> None:
+        assert self._producer is not None and self.store is not None
+        self._compression.sample()
+        self._compression.save(
+            self.store, self._producer.identity, self._cluster_id, closing=self._closed_at is not None
+        )
 
     def _recover_statistics(self, destination: RecorderDestination) -> None:
         if self._stopping or time.monotonic() - self._recovered_at < _RECOVERY_INTERVAL:
