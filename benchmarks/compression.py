@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.frame import Bench, Case, Outcome, main, markdown, spread
 from benchmarks.stage import KINDS
 
-QUESTION = "What do the codecs save on different content, and what does \"auto\" choose?"
+QUESTION = 'What do the codecs save on different content, and what does "auto" choose?'
 LIMITATIONS = "the brokers' disks and replication, which store and copy the same bytes; other levels of a codec; consumers."
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "auto")
 _VALUES = 2_000
@@ -132,7 +132,14 @@ def measure(bench: Bench) -> Outcome:
         for codec in CODECS
     ]  # fmt: skip
     runs = bench.run("one", cases, around=lambda case: broker.topic())
-    head = ("content", "codec", "bytes per message", "of no codec", "CPU, µs per message", "more than none, µs")
+    head = (
+        "content",
+        "codec",
+        "bytes per message",
+        "of no codec",
+        "CPU, µs per message",
+        "more than none, µs",
+    )
     rows = []
     for content in CONTENT:
         base = f"{content}, none"

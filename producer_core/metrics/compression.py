@@ -77,9 +77,7 @@ def measure(payload: Sequence[bytes], *, clock: Callable[[], int] = time.thread_
     batch = b"".join(payload)
     lz4_bytes, lz4_seconds = _compress(cramjam.lz4.compress_block, batch, clock, store_size=False)
     zstd_bytes, zstd_seconds = _compress(cramjam.zstd.compress, batch, clock, level=_ZSTD_LEVEL)
-    return CompressionSample(
-        1, len(payload), len(batch), lz4_bytes, zstd_bytes, lz4_seconds, zstd_seconds
-    )
+    return CompressionSample(1, len(payload), len(batch), lz4_bytes, zstd_bytes, lz4_seconds, zstd_seconds)
 
 
 def _compress(

@@ -69,9 +69,8 @@ class CompressionRecorder:
         choice = self._client.compression
         if choice is None or store is None:
             return
-        named = self._client.client_id if "client.id" in self._client.explicit else None
         try:
-            topics = load_compression(store, application=self._application, client_id=named)
+            topics = load_compression(store, application=self._application)
         except StoreError as error:
             logger.warning(**with_fields("compression not chosen from the store", error=str(error)))
             return

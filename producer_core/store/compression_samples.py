@@ -37,14 +37,11 @@ def save_compression(store: Store, rows: Sequence[CompressionRow]) -> None:
         insert(connection, "compression_samples", CompressionRow._fields, rows)
 
 
-def load_compression(
-    store: Store, *, application: str, client_id: str | None = None
-) -> list[TopicCompression]:
-    """Return the topics of the producers of an application, and of a client id if one is given."""
-    rows = store.rows("compression_of_application", application=application, client=client_id)
+def load_compression(store: Store, *, application: str) -> list[TopicCompression]:
+    """Return the topics of the producers of an application that were seen last, at most ten."""
     return [
         TopicCompression(
             CompressionSample(*(row[name] for name in CompressionSample._fields)), row["bytes_per_second"]
         )
-        for row in rows
+        for row in store.rows("compression_of_application", application=application)
     ]

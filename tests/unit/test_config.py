@@ -188,7 +188,11 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
         ({"linger_ms": 10**9}, "'linger_ms': 1000000000 is outside the allowed range", "this range"),
         ({"request_timeout_ms": 5}, "'request_timeout_ms': 5 is outside the allowed range", "this range"),
         ({"acks": "most"}, "'acks': 'most' is not valid", "all, 0 or 1"),
-        ({"compression_type": "lz5"}, "'compression_type': 'lz5' is not valid", "gzip, snappy, lz4, zstd or auto"),
+        (
+            {"compression_type": "lz5"},
+            "'compression_type': 'lz5' is not valid",
+            "gzip, snappy, lz4, zstd or auto",
+        ),
         ({"debug": "lz5"}, "'debug': Invalid value \"lz5\"", "CONFIGURATION.md"),
         ({"buffer_memory": "much"}, "buffer_memory='much'", "whole number"),
         ({"client_id": object()}, "'client_id': <object object at .* is not a string", "Use a string"),

@@ -26,7 +26,9 @@ def check_compression(path: Path | str | None, topics: Sequence[str]) -> Iterato
         return
     chosen = [one for one in found if one.topic in topics] if topics else found[:_MOST]
     for one in chosen:
-        shares = [f"{codec} leaves {100 * (one.compression.share(codec) or 0.0):.0f}%" for codec in ("lz4", "zstd")]
+        shares = [
+            f"{codec} leaves {100 * (one.compression.share(codec) or 0.0):.0f}%" for codec in ("lz4", "zstd")
+        ]
         text = f"{shares[0]} of the bytes, {shares[1]}; the producer uses {one.codec}."
         if one.suggests_change:
             fix = f"{one.suggestion} The codec applies to all topics of the producer; 'auto' chooses it at each start."

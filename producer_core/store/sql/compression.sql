@@ -13,13 +13,13 @@ WHERE ($since IS NULL OR measured_at >= $since) AND ($until IS NULL OR measured_
 GROUP BY topic, codec ORDER BY topic, codec;
 
 -- name: compression_of_application
--- The sums of each topic over the producers of an application that were seen last, at most ten, and of one client id if given.
+-- The sums of each topic over the producers of an application that were seen last, at most ten.
 SELECT topic, sum(bytes_per_second) AS bytes_per_second, sum(samples)::BIGINT AS samples,
        sum(messages)::BIGINT AS messages, sum(bytes)::BIGINT AS bytes, sum(lz4_bytes)::BIGINT AS lz4_bytes,
        sum(zstd_bytes)::BIGINT AS zstd_bytes, sum(lz4_seconds) AS lz4_seconds, sum(zstd_seconds) AS zstd_seconds
 FROM compression_samples
 WHERE producer_id IN (SELECT producer_id FROM producers
-                      WHERE application = $application AND ($client IS NULL OR client_id = $client)
+                      WHERE application = $application
                         AND producer_id IN (SELECT producer_id FROM compression_samples)
                       ORDER BY seen_at DESC LIMIT 10)
 GROUP BY topic ORDER BY topic;

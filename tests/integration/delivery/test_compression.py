@@ -32,7 +32,13 @@ def topic(kafka):
 
 
 def order(number):
-    return {"number": number, "customer": f"c-{number % 97}", "status": "paid", "currency": "EUR", "note": "fragile, " * 5}
+    return {
+        "number": number,
+        "customer": f"c-{number % 97}",
+        "status": "paid",
+        "currency": "EUR",
+        "note": "fragile, " * 5,
+    }
 
 
 def codecs_on_disk(kafka, topic):

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import Producer
 
 from producer_core.brokers import embedded
-
 from producer_core.metrics.compression import (
     CompressionSample,
     TopicCompression,
@@ -20,7 +19,9 @@ from producer_core.metrics.compression import (
 from tests.support import eventually
 
 ORDERS = [
-    orjson.dumps({"order": number, "customer": f"c-{number * 7919 % 1000}", "status": "paid", "currency": "EUR"})
+    orjson.dumps(
+        {"order": number, "customer": f"c-{number * 7919 % 1000}", "status": "paid", "currency": "EUR"}
+    )
     for number in range(300)
 ]
 RANDOM = [os.urandom(200) for _ in range(300)]
