@@ -43,5 +43,5 @@ def load_compression(store: Store, *, application: str) -> list[TopicCompression
         TopicCompression(
             CompressionSample(*(row[name] for name in CompressionSample._fields)), row["bytes_per_second"]
         )
-        for row in store.rows("compression_of_application", application=application)
+        for row in store.rows("compression_of_application", name=application)
     ]

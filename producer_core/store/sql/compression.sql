@@ -19,7 +19,7 @@ SELECT topic, sum(bytes_per_second) AS bytes_per_second, sum(samples)::BIGINT AS
        sum(zstd_bytes)::BIGINT AS zstd_bytes, sum(lz4_seconds) AS lz4_seconds, sum(zstd_seconds) AS zstd_seconds
 FROM compression_samples
 WHERE producer_id IN (SELECT producer_id FROM producers
-                      WHERE application = $application
+                      WHERE application = $name
                         AND producer_id IN (SELECT producer_id FROM compression_samples)
                       ORDER BY seen_at DESC LIMIT 10)
 GROUP BY topic ORDER BY topic;

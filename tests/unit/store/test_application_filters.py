@@ -7,6 +7,7 @@ import pytest
 from producer_core.dlq import DeadLetters
 from producer_core.metrics.batch import KINDS
 from producer_core.store import Batch, Store
+from producer_core.store.compression_samples import CompressionRow, save_compression
 from producer_core.store.queries import queries
 from tests.fixtures.replays import dead_letter
 from tests.fixtures.store_batches import heartbeat
@@ -43,6 +44,9 @@ def add(store, application, number):
     store.append(Batch(producer, 5, producer=row))  # with a gap, so that windows are missing
     DeadLetters(store).add(
         [dead_letter(number, cluster_id=cluster, producer_id=producer, application=application)]
+    )
+    save_compression(
+        store, [CompressionRow(producer, cluster, "orders", NOW, "lz4", 1.0, 9, 9, 99, 9, 9, 1.0, 1.0)]
     )
     with store.borrow(write=True) as connection:
         connection.execute(
