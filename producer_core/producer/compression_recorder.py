@@ -63,6 +63,7 @@ class CompressionRecorder:
         self._next_at: dict[str, float] = {}
         self._changed: set[str] = set()
         self._saved_at = -math.inf
+        self._broken = False
 
     def choose(self, store: Store | None) -> None:
         """Set the codec of the first client from what the store has about producers of the same application."""
@@ -77,7 +78,16 @@ class CompressionRecorder:
         _set(choice, topics)
 
     def sample(self) -> None:
-        """Measure one topic of the messages in flight."""
+        """Measure one topic of the messages in flight. An error ends the sampling, and nothing else."""
+        if self._broken:
+            return
+        try:
+            self._sample()
+        except Exception:  # the recorder's thread must continue
+            self._broken = True
+            logger.exception("compression is not sampled any more")
+
+    def _sample(self) -> None:
         per_batch = round(self._per_batch()) or _MAX_MESSAGES
         now, by_topic = self._clock(), _by_topic(self._in_flight(_MAX_MESSAGES), per_batch)
         due = [

@@ -72,6 +72,18 @@ def test_nothing_in_flight_is_no_sample(store):
     assert rows(store) == []
 
 
+def test_an_error_ends_the_sampling_and_is_logged_once(store, caplog):
+    def fail(limit):
+        raise RuntimeError("no messages")
+
+    made = recorder(fail)
+    made.sample()
+    made.sample()
+    made.save(store, "p", "c", closing=True)
+    assert caplog.text.count("compression is not sampled any more") == 1
+    assert rows(store) == []
+
+
 def test_too_few_samples_are_not_saved(store):
     made = recorder(deliveries(count=1))
     made.sample()
