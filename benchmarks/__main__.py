@@ -22,7 +22,7 @@ from benchmarks.stage import Stage
 from producer_core.errors import ProducerError
 
 ALL = (
-    "imports", "memory", "idle", "logs", "tracing", "schemas", "flow_control", "sending", "anatomy", "latency", "recording",
+    "imports", "memory", "idle", "logs", "tracing", "schemas", "flow_control", "dead_letter_topic", "sending", "anatomy", "latency", "recording",
     "prometheus", "replay",
     "growth", "exactly_once", "overview",
 )  # fmt: skip

@@ -64,8 +64,8 @@ registers the schema. With -X value.serializer=avro (or json) instead, the lates
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.
 
-SETTINGS. --config-file may be a producer's file. Its application, cluster_id and delivery apply unless an option sets
-them; a note names the other arguments of a producer, which do not.
+SETTINGS. --config-file may be a producer's file. Its application, cluster_id, dead_letter_topic, delivery and
+telemetry_topic apply unless an option sets them; a note names the other arguments of a producer, which do not.
 
 CTRL-C stops reading, waits for the rows in flight, and prints how to resume. A second Ctrl-C abandons the rows in
 flight.
@@ -159,6 +159,11 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     metavar="NAME",
     help="Application of the messages; default: $PRODUCER_CORE_APPLICATION.",
 )
+@click.option(
+    "--dead-letter-topic",
+    metavar="TOPIC",
+    help="Also publish each dead letter to this topic; {topic} is the topic of the message. Requires the store.",
+)
 @click.option("--cluster-id", help="Refuse to send to any other cluster.")
 @click.option(
     "--wait",
@@ -197,6 +202,7 @@ def send(
     delimiter: str | None,
     telemetry_topic: str | None,
     application: str | None,
+    dead_letter_topic: str | None,
     cluster_id: str | None,
     wait: float,
     as_json: bool,
@@ -210,6 +216,8 @@ def send(
         raise click.UsageError("--store and --no-store contradict each other.")
     if no_store and telemetry_topic:
         raise click.UsageError("--telemetry-topic requires the store; omit --no-store.")
+    if no_store and dead_letter_topic:
+        raise click.UsageError("--dead-letter-topic requires the store; omit --no-store.")
     send_run.check_headers(headers)
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
@@ -229,6 +237,9 @@ def send(
             delivery = _delivery_of(of_file, delivery)
         cluster_id = cluster_id or of_file.get("cluster_id")
         application = application or of_file.get("application")
+        if not no_store:
+            telemetry_topic = telemetry_topic or of_file.get("telemetry_topic")
+            dead_letter_topic = dead_letter_topic or of_file.get("dead_letter_topic")
         _note_unused(of_file)
         config = with_schema_options(config, value_schema, schema_registry)
         if rate is not None:
@@ -237,7 +248,7 @@ def send(
         found = send_run.check_cluster(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait
         )
-        send_run.check_places(None if no_store else store_path, telemetry_topic)
+        send_run.check_places(None if no_store else store_path, telemetry_topic, dead_letter_topic)
         resumable: resume_check.ResumableJob | None = None
         if resume_check.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
             row_options = {
@@ -264,6 +275,7 @@ def send(
             circuit_breaker=circuit_breaker,
             application=application,
             telemetry_topic=telemetry_topic,
+            dead_letter_topic=dead_letter_topic,
             resumable=resumable,
             listener=listener,
         )
@@ -285,7 +297,7 @@ def send(
     ctx.exit(summary.exit_code)
 
 
-_FROM_FILE = ("application", "cluster_id", "delivery")
+_FROM_FILE = ("application", "cluster_id", "dead_letter_topic", "delivery", "telemetry_topic")
 """Arguments of a producer that `send` takes from a file of settings, unless an option sets them."""
 
 

@@ -20,6 +20,7 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.timeline import timeline
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import parse_id
 from producer_core.metrics.ack_ledger import entries
@@ -460,3 +461,37 @@ def test_a_wrong_delivery_in_the_file_is_an_error(broker, topic, path, tmp_path)
     )
     assert done.exit_code == 2
     assert "delivery='once' in --config-file is not valid" in done.output
+
+
+def test_dead_letters_are_published_to_the_dead_letter_topic(broker, topic, path):
+    broker.create_topic(f"{topic}-dlt", partitions=1)
+    broker.reject(topic)
+    result = send(broker, path, topic, "-", "--dead-letter-topic", "{topic}-dlt", stdin=b'{"n":1}\n{"n":2}\n')
+    assert result.exit_code == 1, result.output
+    with contextlib.closing(Store.open(path)) as store:
+        dead = DeadLetters(store).find(DeadLetterFilter(topic=topic))
+        whats = [[event.what for event in timeline(store, one.message_id)][-1] for one in dead]
+    assert whats == ["published", "published"]
+
+
+def test_a_dead_letter_topic_without_a_store_is_refused():
+    result = run(
+        "send", "orders", "-", "-b", "nowhere:9092", "--no-store", "--dead-letter-topic", "x", stdin=b"1\n"
+    )
+    assert result.exit_code == 2
+    assert "omit --no-store" in result.output
+
+
+def test_a_producers_file_gives_the_dead_letter_topic(broker, topic, path, tmp_path):
+    broker.create_topic(f"{topic}-dlt", partitions=1)
+    broker.reject(topic)
+    file = shared_file(tmp_path, dead_letter_topic="{topic}-dlt")
+    result = send(broker, path, topic, "-", "--config-file", file, stdin=b'{"n":1}\n')
+    assert "Note: dead_letter_topic" not in result.output
+    assert len(records(broker, f"{topic}-dlt", partitions=1)) == 1
+
+
+def test_an_invalid_dead_letter_topic_is_refused_before_anything_is_sent(broker, topic, path):
+    result = send(broker, path, topic, "-", "--dead-letter-topic", "a b", stdin=b'{"n":1}\n')
+    assert result.exit_code == 2
+    assert "dead_letter_topic" in result.output
