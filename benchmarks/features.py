@@ -48,6 +48,9 @@ FEATURES: Mapping[str, Feature] = {
     "application": Feature("an application name", arguments={"application": "shop"}, store=True),
     "samples": Feature("samples for the choice of a codec", store=True),
     "text ids": Feature("message ids as text", {"message_id_format": "text"}),
+    "dead-letter topic": Feature(
+        "a dead-letter topic, without dead letters", arguments={"dead_letter_topic": "{topic}-dlt"}, store=True
+    ),
     "breaker": Feature("circuit breaker, closed", arguments={"circuit_breaker": True}),
     "severe": Feature('on_severe_errors="stop"', arguments={"on_severe_errors": "stop"}),
     "limits": Feature("rate limits, not reached", {"max_messages_per_second": {"*": 1e9}, "max_bytes_per_second": 1e12}),
