@@ -18,6 +18,7 @@ from typing import Protocol
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
+from producer_core.dlq.published_verdict import without_safe_verdict
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
@@ -158,12 +159,16 @@ class DeadLetterWriter:
         return [changed.get(one.message_id, one) for one in dead_letters]
 
     def _publish_spilled(self, dead_letters: list[DeadLetter]) -> None:
-        """Publish dead letters that are in the spill file, because the store failed afterwards. Spill what changed."""
-        changed = [
-            new for old, new in zip(dead_letters, self._publish(dead_letters), strict=True) if new != old
-        ]
-        with contextlib.suppress(StoreError):  # the next producer finds them on their topic
+        """Publish dead letters that are in the spill file, because the store failed afterwards.
+
+        First, without a safe verdict, they are spilled again. If that fails, the next producer publishes them.
+        """
+        if self._unstored is None:
+            return
+        changed = [new for old in dead_letters if (new := without_safe_verdict(old)) != old]
+        with contextlib.suppress(StoreError):
             self._spill.append(changed)
+            self._publish(dead_letters)
 
     def _drop_published(self) -> None:
         """Drop the oldest published dead letters that exceed the limit. Called with the lock held."""

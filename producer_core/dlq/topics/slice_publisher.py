@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import DeadLetters, lookup, replay_waves
-from producer_core.dlq.topics.published_verdict import PUBLISHED
+from producer_core.dlq.published_verdict import PUBLISHED
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
 from producer_core.events import DeadLetter
 from producer_core.store import safe_verdicts
@@ -188,11 +188,17 @@ class SlicePublisher:
     def _begin(
         self, ids: Sequence[str], targets: Mapping[str, str], recorded: Collection[str]
     ) -> frozenset[str]:
-        """Record that the publication of dead letters begins. Return the ids of those that may still be published."""
+        """Record that the publication of dead letters begins. Return the ids of those that may still be published.
+
+        Another process may have published some since the lookup.
+        """
         with self._store.borrow(write=True) as connection:
             replay_waves.begin_change(connection)  # what a replay has claimed is left out
             rows = lookup.fetch_rows(connection, "dead_letters", ["message_id"], ids, self._states)
-            begun = frozenset(message_id for (message_id,) in rows)
+            published, _ = self._events.earlier({one: targets[one] for one in ids})
+            begun = frozenset(
+                message_id for (message_id,) in rows if self._again or message_id not in published
+            )
             texts = {one: f"to {targets[one]}" for one in ids if one in begun and one not in recorded}
             self._events.write(connection, "publishing", texts)
             self._revoke(connection, [one for one in ids if one in begun])

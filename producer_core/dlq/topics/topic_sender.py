@@ -44,8 +44,8 @@ class SendResult:
 
 
 class TopicSender:
-    """Sends to the topics that `targets` names by message id. `while_waiting` is called before a send and once a second
-    during a wait; an error that it raises ends the send.
+    """Sends to the topics that `targets` names by message id. `while_waiting` is called before a send, once a second
+    during a wait and after each lookup; an error that it raises ends the call.
 
     `partitions` returns the number of a topic's partitions, or None. With it, a record without a key goes to the partition
     that its id determines, so that a reader of that partition recognizes a second copy.
@@ -75,6 +75,7 @@ class TopicSender:
         for topic, ids in ids_by_topic.items():
             since_ms = int(min(started[message_id] for message_id in ids) * 1000)
             results |= self._probe(topic, ids, since_ms)
+            self._while_waiting()  # a lookup may take longer than a lease
         return results
 
     def send(

@@ -24,7 +24,7 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _CLOSING_PAUSE_S = 0.2
 _LAST_STEP_S = 1.0
-"""Seconds that the client and the thread each get to end after the time limit of a stop, if the limit is not shorter."""
+"""Seconds at the end of a stop that the client and the thread each get to end, or a quarter of a shorter time limit."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,13 @@ class DeadLetterPublisher:
 
     def stop(self, timeout: float) -> None:
         """Publish what there is within `timeout` seconds, and end."""
+        last_step = min(_LAST_STEP_S, timeout / 4)
+        timeout -= 2 * last_step
         self._deadline = time.monotonic() + timeout
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
-        last_step = min(_LAST_STEP_S, timeout)
         self._close_producer(last_step)  # ends a send that still waits
         if self._thread.is_alive():
             self._thread.join(last_step)

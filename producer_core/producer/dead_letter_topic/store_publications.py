@@ -43,6 +43,7 @@ _START = (float("-inf"), "")
 _LISTING = f"""
 SELECT message_id, accepted_at, topic, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size
 FROM dead_letters WHERE state = 'dead' AND state_at >= ? AND producer_id IN (SELECT unnest(?::VARCHAR[]))
+  AND cluster_id IN ('', ?)
   AND (accepted_at > ? OR (accepted_at = ?
     AND (length(message_id) > ? OR (length(message_id) = ? AND message_id > ?))))
   AND message_id NOT IN (SELECT message_id FROM letter_events
@@ -50,7 +51,7 @@ FROM dead_letters WHERE state = 'dead' AND state_at >= ? AND producer_id IN (SEL
 ORDER BY {OLDEST_FIRST} LIMIT ?"""
 _ENDED = f"""
 SELECT producer_id, settings FROM producers
-WHERE cluster_id = ? AND cluster_id != '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application = ?
+WHERE cluster_id = ? AND cluster_id != '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application IN ('', ?)
   AND (closed_at IS NOT NULL OR seen_at < ?)"""
 
 
@@ -71,7 +72,7 @@ class PublicationOwner:
 
 class StorePublications:
     """Publishes the dead letters of this producer, and those of ended producers with the same dead-letter topic and
-    application.
+    application, or without an application. They belong to the producer's cluster, or to an unknown one.
 
     Each slice is published under the lease of `dlq publish`, with the same events. A dead letter of an earlier process is
     looked for on its topic first, because that process may have published it and not recorded it. `unrecorded` are those
@@ -106,6 +107,7 @@ class StorePublications:
         self._only_own = False  # leave the dead letters of ended producers to the next producer
         self._since = float("-inf")  # dead letters that entered the store before are done
         self._began = float("-inf")  # the clock's time at the start of the pass
+        self._cluster = ""  # of the dead letters of this pass
         self._position = _START  # the time and id of the last dead letter that this pass processed
         self._trouble = ""  # the reason of this pass's latest failure
         self._producers: list[str] = [owner.producer_id]
@@ -146,9 +148,12 @@ class StorePublications:
         return self._end_pass()
 
     def _begin_pass(self) -> None:
-        began = self._owner.clock()
-        if began < self._began:  # the clock was set back
+        began, cluster = self._owner.clock(), self._owner.cluster()
+        if (
+            began < self._began or cluster != self._cluster
+        ):  # the clock was set back, or the cluster is known now
             self._since = float("-inf")
+        self._cluster = cluster
         self._began, self._trouble = began, ""
 
     def _end_pass(self) -> Round:
@@ -177,7 +182,17 @@ class StorePublications:
 
     def _listed(self, store: Store) -> list[Listed]:
         at, last = self._position
-        values = [self._since, self._producers, at, at, len(last), len(last), last, _LISTING_ROWS]
+        values = [
+            self._since,
+            self._producers,
+            self._cluster,
+            at,
+            at,
+            len(last),
+            len(last),
+            last,
+            _LISTING_ROWS,
+        ]
         with store.borrow(limit=_QUERY_LIMIT) as connection:
             rows = connection.execute(_LISTING, values).fetchall()
         return [Listed(*row) for row in rows]
@@ -281,8 +296,13 @@ def _refuse(refused: Mapping[str, str], events: PublicationEvents) -> None:
 
 
 def _first_failure(dead_letter: DeadLetter) -> float:
-    """Return the earliest time of a failure: it may have been published then, and have failed again in a replay."""
-    return min((dead_letter.failed_at, *(one.failed_at for one in dead_letter.attempts)))
+    """Return a time before the first failure: it may have been published then, and have failed again since.
+
+    A message that a journal sends again after a crash has only its later attempts.
+    """
+    return min(
+        (dead_letter.accepted_at, dead_letter.failed_at, *(one.failed_at for one in dead_letter.attempts))
+    )
 
 
 def _setting(settings: str) -> Any:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from producer_core.dlq.topics.published_verdict import without_safe_verdict
+from producer_core.dlq.published_verdict import without_safe_verdict
 from producer_core.dlq.topics.topic_sender import PublishingProducer
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
@@ -93,12 +93,16 @@ class StorePublishing:
     def publish_next(self, producer: Callable[[], PublishingProducer]) -> Round:
         """Publish from memory while the store is not available, and from the store."""
         direct = self._publish_directly(producer)
+        if (
+            self._trouble() is not None
+        ):  # the recorder tries it once a second; here a wait would delay those in memory
+            return direct.with_other(Round(soon=True))
         try:
             stored = self._stored.publish_next(producer)
         except StoreError:
             if self._trouble() is None:
                 raise
-            stored = Round(soon=True)  # no pause, which would delay new dead letters in memory
+            stored = Round(soon=True)
         return direct.with_other(stored)
 
     def _publish_directly(self, producer: Callable[[], PublishingProducer]) -> Round:

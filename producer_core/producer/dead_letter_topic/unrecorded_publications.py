@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import lookup
-from producer_core.dlq.topics.published_verdict import PUBLISHED
+from producer_core.dlq.published_verdict import PUBLISHED
 from producer_core.producer.dead_letter_topic.direct_publications import Places
 from producer_core.store import safe_verdicts
 

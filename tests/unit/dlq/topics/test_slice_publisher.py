@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -95,3 +96,45 @@ def test_nothing_is_sent_after_the_lease_is_lost(store, failed):
     with pytest.raises(ReplayError):
         publish(store, client, failed, renew=lost)
     assert client.sent == []
+
+
+def test_a_dead_letter_that_another_process_published_during_the_lookup_is_not_sent(store, failed):
+    """Regression: the lease ended during the lookup, another process published, and this one took the lease again."""
+
+    def published_elsewhere(topic, ids, since):
+        publish(store, Client(), failed)
+        return dict.fromkeys(ids, NOT_FOUND)
+
+    client = Client()
+    result = publish(store, client, failed, probe=published_elsewhere, doubtful=[failed])
+
+    assert (client.sent, result.left_out) == ([], (failed,))
+    assert events(store, failed) == ["publishing", "published"]
+
+
+def test_the_lease_is_renewed_after_a_lookup(store, failed):
+    steps = []
+
+    def look(topic, ids, since):
+        steps.append("lookup")
+        return dict.fromkeys(ids, NOT_FOUND)
+
+    publish(store, Client(), failed, probe=look, renew=lambda: steps.append("renewed"), doubtful=[failed])
+    assert steps[:2] == ["lookup", "renewed"]
+
+
+def test_a_published_dead_letter_that_fails_again_has_no_safe_verdict(store, failed):
+    """Regression: a journal sent the message again after a crash, and it failed with a safe verdict."""
+    publish(store, Client(), failed)
+    again = dead_letter(1, failed_at=2_000.0, verdict="rejected")
+    DeadLetters(store).add([again])
+    assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]
+
+
+def test_of_two_versions_of_one_failure_the_doubtful_verdict_is_kept(store, failed):
+    """Regression: a dead letter that was spilled, published and spilled again kept its first verdict."""
+    first = dead_letter(1)
+    DeadLetters(store).add([replace(first, verdict="possibly_persisted", verdict_reason="published")])
+    assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]
+    DeadLetters(store).add([first])
+    assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]

@@ -261,13 +261,24 @@ def test_dead_letters_of_an_ended_producer_are_published_by_one_with_the_same_to
     ended.close(timeout=2.0)
 
     cluster.denied.discard("orders-dlt")
-    for different in ({"dead_letter_topic": "others-{topic}"}, {"application": "billing"}):
+    for different in ({"dead_letter_topic": "others-{topic}"},):
         with cluster.producer(store, cluster_id="in-memory", **different) as other:
             other.send_message("others", b"good")
             other.flush()
             eventually(lambda: searched(other))
         assert cluster.ids("orders-dlt") == []
     with cluster.producer(store, cluster_id="in-memory"):
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+
+def test_an_application_publishes_the_dead_letters_from_before_it_had_a_name(cluster, store):
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as ended:
+        sent = send(ended, 3)
+        ended.flush()
+        ended.close(timeout=2.0)
+    cluster.denied.discard("orders-dlt")
+    with cluster.producer(store, cluster_id="in-memory", application="billing"):
         eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
 
 

@@ -101,11 +101,17 @@ def test_a_dead_letter_of_an_earlier_process_is_looked_for_since_its_first_failu
     monkeypatch.setattr(PublishingClient, "_lookup", property(lambda self: probe))
     with cluster.producer(store) as producer:
         again = Attempt(time.time(), "POLICY_VIOLATION", "")
-        dead = dead_letter(1, producer_id=producer.identity, failed_at=again.failed_at)
+        dead = dead_letter(
+            1,
+            producer_id=producer.identity,
+            failed_at=again.failed_at,
+            cluster_id="in-memory",
+            accepted_at=999.0,
+        )
         DeadLetters(store).add([replace(dead, attempts=(*dead.attempts, again))])
         producer._components.dead_letter_backend._publishing.stored()
         eventually(lambda: events(store, dead.message_id) == [("published", "at orders-dlt[0]@7")])
-    assert asked == [("orders-dlt", [dead.message_id], 1_000_000)]
+    assert asked == [("orders-dlt", [dead.message_id], 999_000)]
     assert cluster.ids("orders-dlt") == []
 
 
@@ -122,17 +128,52 @@ def test_a_dead_letter_that_the_recorder_adds_while_the_store_becomes_available_
     assert dead.message_id in publishing._direct
 
 
-@pytest.mark.parametrize("trouble", [None, "locked"])
-def test_an_unavailable_store_pauses_no_publication_from_memory(trouble):
+def test_an_unavailable_store_is_not_waited_for():
+    """Regression: a store that another program had locked delayed those in memory by 10 seconds each time."""
+    asked = []
+    publishing = publishing_with(store=lambda: asked.append(1), trouble=lambda: "locked")
+    assert publishing.publish_next(lambda: None) == Round(soon=True)
+    assert asked == []
+
+
+def test_a_store_that_fails_without_trouble_of_the_recorder_is_an_error():
     def locked():
         raise StoreLocked
 
-    publishing = publishing_with(store=locked, trouble=lambda: trouble)
-    if trouble:
-        assert publishing.publish_next(lambda: None) == Round(soon=True)
-    else:
-        with pytest.raises(StoreLocked):
-            publishing.publish_next(lambda: None)
+    with pytest.raises(StoreLocked):
+        publishing_with(store=locked, trouble=lambda: None).publish_next(lambda: None)
+
+
+@pytest.mark.parametrize(("cluster_id", "published"), [("in-memory", True), ("", True), ("another", False)])
+def test_dead_letters_of_another_cluster_are_left_to_its_producers(cluster, store, cluster_id, published):
+    """Regression: after a journal was moved to another cluster, its dead letters were published there."""
+    with cluster.producer(store) as producer:
+        dead = dead_letter(1, producer_id=producer.identity, cluster_id=cluster_id, failed_at=time.time())
+        DeadLetters(store).add([replace(dead, accepted_at=time.time())])
+        (last,) = send(producer, 1)
+        eventually(lambda: last in cluster.ids("orders-dlt"))
+        producer._components.dead_letter_backend._publishing.stored()
+        if published:
+            eventually(lambda: dead.message_id in cluster.ids("orders-dlt"))
+    assert (dead.message_id in cluster.ids("orders-dlt")) is published
+
+
+def test_a_message_that_a_journal_sends_again_is_looked_for_before_it_is_published(
+    cluster, store, monkeypatch
+):
+    """Regression: its only attempts were later than the start, so a publication from memory was repeated."""
+    monkeypatch.setattr(
+        PublishingClient,
+        "_lookup",
+        property(lambda self: lambda topic, ids, since_ms: dict.fromkeys(ids, FOUND)),
+    )
+    with cluster.producer(store) as producer:
+        dead = dead_letter(1, producer_id=producer.identity, cluster_id="in-memory", failed_at=time.time())
+        now = Attempt(time.time(), "POLICY_VIOLATION", "")
+        DeadLetters(store).add([replace(dead, accepted_at=producer.started_at - 5, attempts=(now,))])
+        producer._components.dead_letter_backend._publishing.stored()
+        eventually(lambda: events(store, dead.message_id) == [("published", "at orders-dlt[0]@7")])
+    assert cluster.ids("orders-dlt") == []
 
 
 def test_a_publication_is_remembered_until_the_store_has_the_dead_letter(store):
