@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
     from producer_core.producer.frames import FrameResult
     from producer_core.producer.monitor import Monitor
+    from producer_core.producer.run_report import RunReport
     from producer_core.replay import Inconclusive
     from producer_core.store import Store
 
@@ -674,6 +675,17 @@ class ReliableKafkaProducer:
         if self._monitor is None:
             self._monitor = Monitor(self, application=self.application or None)
         return self._monitor
+
+    def report(self, path: Path | str, *, flush_timeout: float = 30.0) -> RunReport:
+        """Return a context manager that writes an HTML file about what the producer does in its block.
+
+        At the end of the block, messages have `flush_timeout` seconds to be settled; 0 waits for none. The file has counts,
+        throughput, percentiles, failed attempts and the masked settings, and no content of a message. Raise ConfigError if
+        the file cannot be written there.
+        """
+        from producer_core.producer.run_report import RunReport
+
+        return RunReport(self, path, flush_timeout=flush_timeout)
 
     # compatibility
 
