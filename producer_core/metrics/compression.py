@@ -37,12 +37,12 @@ class CompressionSample(NamedTuple):
     zstd_seconds: float = 0.0
 
     def plus(self, other: CompressionSample) -> CompressionSample:
-        return CompressionSample(*(mine + more for mine, more in zip(self, other, strict=True)))
+        return CompressionSample._make(mine + more for mine, more in zip(self, other, strict=True))
 
     def halved(self) -> CompressionSample:
         """Return half of the sums, so that later samples count more than earlier ones."""
         whole = (value // 2 for value in self[:5])
-        return CompressionSample(*whole, self.lz4_seconds / 2, self.zstd_seconds / 2)
+        return CompressionSample._make((*whole, self.lz4_seconds / 2, self.zstd_seconds / 2))
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,8 @@ def _topics(before: Snapshot, after: Snapshot) -> dict[str, TopicRun]:
     found = {}
     for topic, counters in after.topics.items():
         earlier = before.topics.get(topic, _NO_COUNTS)
-        counts = tuple(map(sub, _counts_of(counters), _counts_of(earlier)))
-        if any(counts):
-            found[topic] = TopicRun(*counts, +(counters.histogram.counts - earlier.histogram.counts))
+        counts = dict(zip(_NAMES, map(sub, _counts_of(counters), _counts_of(earlier)), strict=True))
+        if any(counts.values()):
+            latencies = counters.histogram.counts - earlier.histogram.counts
+            found[topic] = TopicRun(**counts, latencies=latencies)
     return found

@@ -422,32 +422,33 @@ def shared_file(tmp_path, **settings):
     return path
 
 
+def cluster_of(broker):
+    """Return the id that the embedded broker tells its clients."""
+    return Cluster(client_config(broker.bootstrap_servers)).view().cluster_id
+
+
 def test_a_producers_file_gives_delivery_application_and_cluster(broker, topic, path, tmp_path):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"n": 1}\n')
-    file = shared_file(
-        tmp_path,
-        delivery="exactly_once",
-        application="shop",
-        cluster_id="another",
-        journal_dir="/nowhere",
-        ordering="key",
-    )
-    refused = send(broker, path, topic, rows, "--config-file", file)
+    settings = {"application": "shop", "journal_dir": "/nowhere", "ordering": "key"}
+    another = shared_file(tmp_path, **settings, cluster_id="another")
+    refused = send(broker, path, topic, rows, "--config-file", another)
     assert refused.exit_code == 2
     assert "another" in refused.output
-    done = send(broker, path, topic, rows, "--config-file", file, "--cluster-id", broker.cluster_id, "--json")
+    once = shared_file(tmp_path, **settings, delivery="exactly_once")
+    refused = send(broker, path, topic, rows, "--config-file", once)
+    assert refused.exit_code == 2
+    assert "so exactly_once is not possible" in refused.output, "the embedded broker has no guarantee"
+    file = shared_file(tmp_path, **settings, cluster_id=cluster_of(broker))
+    done = send(broker, path, topic, rows, "--config-file", file, "--json")
     assert done.exit_code == 0, done.output
-    assert summary(done)["delivery"] == "exactly_once"
-    assert (
-        "Note: journal_dir and ordering in --config-file apply to producers, not to this command."
-        in done.stderr
-    )
+    note = "Note: journal_dir and ordering in --config-file apply to producers, not to this command."
+    assert note in done.stderr
     assert [row["application"] for row in Store.open(path).rows("producers")] == ["shop"]
 
 
 def test_an_option_takes_precedence_over_the_producers_file(broker, topic, path, tmp_path):
-    file = shared_file(tmp_path, delivery="exactly_once", cluster_id=broker.cluster_id)
+    file = shared_file(tmp_path, delivery="exactly_once", cluster_id=cluster_of(broker))
     done = send(
         broker, path, topic, "-", "--config-file", file, "--delivery", "at_least_once", "--json", stdin=b"1\n"
     )

@@ -140,8 +140,11 @@ def test_a_client_that_replaces_a_failed_one_uses_the_codec_that_was_chosen_mean
     ) as producer:
         for number in range(2000):
             producer.send_message(topic, order(number), "k", on_delivery=reports.append)
-            if number == 1000:
+            if number == 500:
+                producer.flush(60)
                 producer.config.compression.codec = "zstd"
+            if number == 1000:
+                assert set(codecs_on_disk(kafka, topic)) == {"lz4"}, "the client keeps its codec"
                 break_client(producer)
         producer.flush(60)
     assert [report.error for report in reports] == [None] * 2000
