@@ -7,12 +7,11 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from operator import attrgetter, sub
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 from producer_core._internal import private_files
 from producer_core._internal.log_fields import with_fields
@@ -20,6 +19,7 @@ from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError, ProducerError
 from producer_core.metrics.counters import Metrics, Snapshot, TopicCounters
+from producer_core.producer.run_facts import RunFacts, Sample, TopicRun
 from producer_core.producer.run_report_page import page
 
 logger = queued_logger(__name__)
@@ -48,59 +48,11 @@ class ReportedProducer(Protocol):
     def flush(self, timeout: float | None = None) -> None: ...
 
 
-class Sample(NamedTuple):
-    """The sums since the start of the block, and the time since then in seconds."""
-
-    seconds: float
-    acknowledged: int
-    dead: int
-
-
-@dataclass(frozen=True)
-class TopicRun:
-    """The counts of a topic during the block. `latencies` is its histogram, `bytes` counts acknowledged values."""
-
-    acknowledged: int
-    dead: int
-    failed_attempts: int
-    retried: int
-    duplicates: int
-    bytes: int
-    latency_sum: float
-    latencies: Mapping[int, int]
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """Everything that a report shows. Times are in seconds since 1970; `errors` counts attempts by topic and code."""
-
-    began_at: float
-    seconds: float
-    topics: Mapping[str, TopicRun]
-    errors: Mapping[tuple[str, str], int]
-    pending: int
-    samples: tuple[Sample, ...]
-    application: str
-    cluster_id: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    ended_with: str = ""
-
-    @property
-    def latencies(self) -> Counter[int]:
-        merged: Counter[int] = Counter()
-        for topic in self.topics.values():
-            merged.update(topic.latencies)
-        return merged
-
-    def total(self, name: str) -> Any:
-        return sum(getattr(topic, name) for topic in self.topics.values())
-
-
 class RunReport:
     """A context manager that writes the report of its block to a file with mode 0600, which it replaces.
 
     At the end of the block, messages have `flush_timeout` seconds to be settled. Messages that other threads send through
-    the producer meanwhile are counted too. Raise ConfigError at the start if the file cannot be written there, and
+    the producer during the block are counted too. Raise ConfigError at the start if the file cannot be written there, and
     ProducerError at the end if it could not be written. An exception of the block is not replaced.
     """
 

@@ -6,16 +6,14 @@ import html
 import platform
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from producer_core import __version__
 from producer_core._internal.html import text
 from producer_core._internal.plural import plural
 from producer_core.kafka.classify import failure_of
 from producer_core.metrics.histogram import RELATIVE_ERROR, quantiles
-
-if TYPE_CHECKING:
-    from producer_core.producer.run_report import RunFacts, Sample
+from producer_core.producer.run_facts import RunFacts, Sample
 
 _QUANTILES = (0.5, 0.95, 0.99, 0.999)
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 150, 56, 18

@@ -155,6 +155,7 @@ class StoreBackend:
             stored=self._stored,
             unstored=None if self._publishing is None else self._publishing.unstored,
             dropped=self._dropped,
+            named=self._named,
         )
         self.recorder = Recorder(
             access,
@@ -481,6 +482,13 @@ class StoreBackend:
         if cluster:
             with self.store.borrow(write=True) as connection:
                 states.name_cluster(connection, self._producer.identity, cluster)
+
+    def _named(self, dead_letter: DeadLetter) -> DeadLetter:
+        """Return an own dead letter with the application's name: the store may not have the producer's row yet."""
+        own = self._producer is not None and dead_letter.producer_id == self._producer.identity
+        if not own or dead_letter.application:
+            return dead_letter
+        return replace(dead_letter, application=self._options.application)
 
     def _record_compression(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None

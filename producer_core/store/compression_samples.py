@@ -32,6 +32,10 @@ class CompressionRow(NamedTuple):
 
 def save_compression(store: Store, rows: Sequence[CompressionRow]) -> None:
     """Replace the rows of these topics of one producer."""
+    store.with_current_schema(lambda: _save(store, rows))
+
+
+def _save(store: Store, rows: Sequence[CompressionRow]) -> None:
     with store.borrow(write=True, routine=True) as connection:
         connection.execute(_FORGET, [rows[0].producer_id, [row.topic for row in rows]])
         insert(connection, "compression_samples", CompressionRow._fields, rows)

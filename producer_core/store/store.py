@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 import orjson
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 logger = queued_logger(__name__)
+
+T = TypeVar("T")
 
 
 class RenewableLease(Protocol):
@@ -120,17 +122,19 @@ class Store:
             return int(changed[0]) if changed else 0
 
     def append(self, *batches: Batch) -> int:
-        """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block.
+        """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block."""
+        return self.with_current_schema(lambda: self._append(batches))
 
-        A copy with an earlier schema that was put back while this process runs is migrated first.
-        """
+    def with_current_schema(self, work: Callable[[], T]) -> T:
+        """Return the result of the work. If it fails because a copy with an earlier schema was put back while this process
+        runs, migrate the file and do the work again."""
         try:
-            return self._append(batches)
+            return work()
         except StoreError as error:
             if type(error) is not StoreError or not self._is_older():
                 raise
         self._prepare()
-        return self._append(batches)
+        return work()
 
     def _is_older(self) -> bool:
         """Whether the file lacks a migration of this version."""

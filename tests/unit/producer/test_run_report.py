@@ -12,6 +12,7 @@ import pytest
 from producer_core import ConfigError, ProducerError, ReliableKafkaProducer, RetryConfig
 from producer_core.kafka.classify import failure_of
 from producer_core.producer import run_report
+from producer_core.producer.run_facts import RunFacts, TopicRun
 from producer_core.testing import InMemoryTransport
 
 SECRET = "hunter2-hunter2"
@@ -98,8 +99,8 @@ def test_the_report_has_no_secret_and_no_content_of_a_message(path):
 
 def test_a_topic_is_never_markup(path):
     hostile = "<img src=x onerror=alert(1)>"
-    facts = run_report.RunFacts(
-        0.0, 1.0, {hostile: run_report.TopicRun(1, 0, 0, 0, 0, 1, 0.1, {3: 1})}, {(hostile, "_TRANSPORT"): 2}, 0, (),
+    facts = RunFacts(
+        0.0, 1.0, {hostile: TopicRun(1, 0, 0, 0, 0, 1, 0.1, {3: 1})}, {(hostile, "_TRANSPORT"): 2}, 0, (),
         hostile, hostile, {"client.id": hostile}, hostile,
     )  # fmt: skip
     path.write_text(run_report.page(facts))
