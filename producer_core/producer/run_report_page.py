@@ -30,7 +30,7 @@ th, td { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px so
 .n { text-align: right; font-variant-numeric: tabular-nums } .wide { overflow-x: auto }
 dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(120px, 1fr)); gap: .6rem; margin: 1rem 0 }
 dt { color: var(--muted); font-size: .85rem } dd { margin: 0; font-size: 1.25rem; font-weight: 600 }
-svg { width: 100%; height: auto } svg text { fill: var(--muted); font-size: 11px }
+td:last-child:not(.n) { overflow-wrap: anywhere } svg { width: 100%; min-width: 480px; height: auto } svg text { fill: var(--muted); font-size: 11px }
 """
 
 
@@ -75,7 +75,7 @@ def _figures(facts: RunFacts) -> str:
         ("Error rate", f"{100 * dead / settled:.2f}%" if settled else "–"),
         ("Retried", f"{facts.total('retried'):,}"),
         ("Duplicates", f"{facts.total('duplicates'):,}"),
-        ("Acknowledged values", _size(facts.total("bytes"))),
+        ("Value bytes", _size(facts.total("bytes"))),
     )
     return f"<dl>{''.join(f'<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>' for name, value in figures)}</dl>"
 
@@ -93,11 +93,11 @@ def _chart(facts: RunFacts) -> str:
     floor = _HEIGHT - _BOTTOM
     return (
         "<h2>Messages per second</h2><p>Acknowledged in blue, dead letters in red.</p>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' aria-label='Messages per second'>"
+        f"<div class='wide'><svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' aria-label='Messages per second'>"
         f"<path d='M{_LEFT} {floor}H{_WIDTH}' stroke='var(--line)'/>"
         f"<text x='0' y='12'>{top:,.4g}</text><text x='0' y='{floor}'>0</text>"
         f"<text x='{_LEFT}' y='{_HEIGHT - 4}'>0 s</text>"
-        f"<text x='{_WIDTH}' y='{_HEIGHT - 4}' text-anchor='end'>{html.escape(_duration(end))}</text>{lines}</svg>"
+        f"<text x='{_WIDTH}' y='{_HEIGHT - 4}' text-anchor='end'>{html.escape(_duration(end))}</text>{lines}</svg></div>"
     )
 
 
