@@ -46,9 +46,10 @@ FROM dead_letters WHERE state = 'dead' AND state_at >= ? AND producer_id IN (SEL
   AND cluster_id IN ('', ?)
   AND (accepted_at > ? OR (accepted_at = ?
     AND (length(message_id) > ? OR (length(message_id) = ? AND message_id > ?))))
-  AND message_id NOT IN (SELECT message_id FROM letter_events
-    WHERE what IN ('published', 'not published') AND origin = '{ORIGIN}')
 ORDER BY {OLDEST_FIRST} LIMIT ?"""
+_DONE = f"""
+SELECT DISTINCT message_id FROM letter_events
+WHERE what IN ('published', 'not published') AND origin = '{ORIGIN}' AND message_id IN (SELECT unnest(?::VARCHAR[]))"""
 _ENDED = f"""
 SELECT producer_id, settings FROM producers
 WHERE cluster_id = ? AND cluster_id != '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application IN ('', ?)
@@ -132,7 +133,8 @@ class StorePublications:
         if self._position == _START:
             self._begin_pass()
         listed = self._listed(store)
-        if listed:
+        troubles: dict[str, str] = {}
+        if unpublished := self._unpublished(store, listed):
             lease = self._lease = self._lease or Lease(store, LEASE_NAME, uuid.uuid4().hex)
             if not lease.hold(self._owner.clock()):
                 return Round(again=True)  # another process publishes from this store
@@ -140,11 +142,14 @@ class StorePublications:
                 publisher = SlicePublisher(
                     events, self._sender(self._renew), only_dead=True, resend_unknown=True
                 )
-                troubles, whole = self._publish_all(store, listed, events, publisher, producer)
+                troubles, whole = self._publish_all(store, unpublished, events, publisher, producer)
             finally:
                 lease.drop()
-            if not whole or len(listed) == _LISTING_ROWS:
+            if not whole:
                 return Round(again=bool(troubles), more=not troubles, trouble=reasons(troubles))
+        if len(listed) == _LISTING_ROWS:
+            self._position = (listed[-1].accepted_at, listed[-1].message_id)
+            return Round(again=bool(troubles), more=not troubles, trouble=reasons(troubles))
         return self._end_pass()
 
     def _begin_pass(self) -> None:
@@ -197,6 +202,15 @@ class StorePublications:
             rows = connection.execute(_LISTING, values).fetchall()
         return [Listed(*row) for row in rows]
 
+    def _unpublished(self, store: Store, listed: Sequence[Listed]) -> list[Listed]:
+        """Return those without an outcome. Their events are read afterwards: the store may have millions."""
+        if not listed:
+            return []
+        with store.borrow(limit=_QUERY_LIMIT) as connection:
+            rows = connection.execute(_DONE, [[one.message_id for one in listed]]).fetchall()
+        done = {message_id for (message_id,) in rows}
+        return [one for one in listed if one.message_id not in done]
+
     def _publish_all(
         self,
         store: Store,
@@ -233,7 +247,6 @@ class StorePublications:
             self._position = (slice_[-1].accepted_at, slice_[-1].message_id)
             if failed:
                 return troubles, False
-        self._position = (listed[-1].accepted_at, listed[-1].message_id)
         return troubles, True
 
     def _slices(self, listed: Sequence[Listed]) -> Iterator[list[Listed]]:
