@@ -338,9 +338,9 @@ class KafkaTransport:
 
     def _report_no_client(self, error: Exception) -> None:
         """Report why there is no client: until one is created, no statistics show that no broker is connected."""
-        of_client = isinstance(error, KafkaException)
-        reason = error.args[0] if of_client else KafkaError(KafkaError._CRIT_SYS_RESOURCE, str(error))
         with contextlib.suppress(Exception):  # of the user's hooks
+            of_client = isinstance(error, KafkaException)
+            reason = error.args[0] if of_client else KafkaError(KafkaError._CRIT_SYS_RESOURCE, str(error))
             self._listener.connection_error(reason)
             self._listener.connection_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 

@@ -46,12 +46,15 @@ class CompressionAdvice:
 
 
 def compression_advice(store: Store, **selection: Any) -> list[CompressionAdvice]:
-    """Return the topics with enough samples, that with the most bytes first.
+    """Return the topics with enough samples, that with the most bytes first, each with the codec that was used last.
 
     `selection` has the parameters of the query `compression_by_topic`.
     """
-    found = []
+    found, latest = [], {}
     for row in store.rows("compression_by_topic", **selection):
+        if row["measured_at"] >= latest.get(row["topic"], row)["measured_at"]:
+            latest[row["topic"]] = row
+    for row in latest.values():
         sample = CompressionSample(*(row[name] for name in CompressionSample._fields))
         topic = TopicCompression(sample, row["bytes_per_second"])
         codec = recommended_codec([topic])

@@ -48,7 +48,7 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
         earlier = _as_stored(before) if before else stored.get(dead_letter.message_id)
         if not _is_same_failure(dead_letter, earlier):
             latest[dead_letter.message_id] = _merged(dead_letter, earlier)
-        elif dead_letter.verdict == "possibly_persisted":  # published since it was written for the first time
+        elif dead_letter.verdict_reason.startswith(PUBLISHED):  # since it was written for the first time
             doubtful.add(dead_letter.message_id)
     _replace(connection, list(latest.values()), stored, now=now)
     safe_again = [one for one in stored if one in latest and latest[one].verdict in SAFE_VERDICTS]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from producer_core._internal.compression_choice import CompressionChoice, codec_of
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
+from producer_core._internal.read_activity import unattended
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery
 from producer_core.errors import StoreError
@@ -71,7 +72,8 @@ class CompressionRecorder:
         if choice is None or store is None:
             return
         try:
-            topics = load_compression(store, application=self._application)
+            with unattended():
+                topics = load_compression(store, application=self._application)
         except StoreError as error:
             logger.warning(**with_fields("compression not chosen from the store", error=str(error)))
             return
@@ -101,10 +103,22 @@ class CompressionRecorder:
             self._add(topic, measure(by_topic[topic]), now)
 
     def save(self, store: Store, producer_id: str, cluster_id: str, *, closing: bool) -> None:
-        """Write the sums that changed, once a minute and at the end, and set the codec of the next client."""
+        """Write the sums that changed, once a minute and at the end, and set the codec of the next client.
+
+        A store that does not take them is tried again a minute later: the samples are not worth an alert.
+        """
         now = self._clock()
         if not self._changed or not (closing or now - self._saved_at >= _SAVE_S):
             return
+        self._saved_at = now
+        try:
+            self._save(store, producer_id, cluster_id, now)
+        except StoreError as error:
+            logger.warning(**with_fields("compression samples not stored", error=str(error)))
+        except Exception:  # the recorder's thread must continue
+            logger.exception("compression samples not stored")
+
+    def _save(self, store: Store, producer_id: str, cluster_id: str, now: float) -> None:
         topics = self._topics(now)
         if self._client.compression is not None:
             _set(self._client.compression, list(topics.values()))
@@ -116,7 +130,6 @@ class CompressionRecorder:
         ]
         if rows:
             save_compression(store, rows)
-            self._saved_at = now
             self._changed -= {row.topic for row in rows}
 
     def _add(self, topic: str, sample: CompressionSample, now: float) -> None:

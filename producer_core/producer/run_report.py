@@ -80,6 +80,7 @@ class RunReport:
                 f"The report {self.path} cannot be written.",
                 fix="Name a file in an existing, writable folder.",
             )
+        self._pid = os.getpid()
         self._began_at, self._began = self._clock(), time.monotonic()
         self._before = self._producer.metrics.snapshot()
         self._thread.start()
@@ -88,6 +89,8 @@ class RunReport:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._pid:  # a forked child leaves the block
+            return
         try:
             if self._flush_timeout > 0 and not isinstance(error, KeyboardInterrupt):
                 with contextlib.suppress(ProducerError):  # in a callback, or in a forked child

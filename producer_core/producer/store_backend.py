@@ -264,7 +264,9 @@ class StoreBackend:
     def state(self, message_id: str) -> str | None:
         where = self._of_cluster(DeadLetterFilter(state=None, ids=(message_id,)), wait=True)
         found = self.dead_letters().find(where, limit=1)
-        return found[0].state if found else None
+        if found:
+            return found[0].state
+        return None if self._publishing is None else self._publishing.state_of_dropped(message_id)
 
     def messages(self, topic: str | None) -> list[Message]:
         self._writer.wait_stored(_STORED_WITHIN)
@@ -385,7 +387,7 @@ class StoreBackend:
             client,
             owner,
             store=lambda: self.store,
-            trouble=lambda: self._access.trouble,
+            trouble=lambda: self._access.trouble_of("dead letters"),
             limit=self._options.dlq_max_size,
             published=self._published,
         )

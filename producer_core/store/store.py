@@ -252,6 +252,9 @@ class Store:
 
         A version that lacks a required feature rolls up nothing.
         """
+        return self.with_current_schema(lambda: self._rollup(now))
+
+    def _rollup(self, now: float) -> int:
         with self.borrow() as connection:
             if required_features.refusal(connection):
                 return 0
@@ -266,6 +269,9 @@ class Store:
 
         A version that lacks a required feature deletes nothing.
         """
+        return self.with_current_schema(lambda: self._prune(now))
+
+    def _prune(self, now: float) -> int:
         with self.borrow() as connection:
             if required_features.refusal(connection):
                 return 0

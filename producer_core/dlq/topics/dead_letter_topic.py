@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any, get_args
 
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
-from producer_core._internal.user_callbacks import short_repr
+from producer_core._internal.user_callbacks import is_containable, short_repr
 from producer_core.dlq.topics.origin import WrittenDialect
 from producer_core.errors import ConfigError
 from producer_core.events import DeadLetter
@@ -74,7 +74,9 @@ class DeadLetterTopic:
         else:
             try:
                 name = self.topic(dead_letter)
-            except Exception as error:
+            except BaseException as error:
+                if not is_containable(error):
+                    raise
                 raise ValueError(f"dead_letter_topic failed: {type(error).__name__}: {error}") from error
         if name is None:
             return None

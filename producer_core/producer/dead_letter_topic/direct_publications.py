@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.dlq.topics.slice_publisher import place
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
 from producer_core.events import DeadLetter
 from producer_core.producer.dead_letter_topic.publisher import DONE, Round
-from producer_core.producer.dead_letter_topic.targets import UNFIT_CODES, TargetNames, reasons
+from producer_core.producer.dead_letter_topic.targets import NO_TOPIC, UNFIT_CODES, TargetNames, reasons
 
 logger = queued_logger(__name__)
 
@@ -120,15 +121,14 @@ class DirectPublications:
             if one.message_id in targets.topics and one.message_id not in places | unknown
         ]
         if to_send:
+            for one in to_send:  # first: an error in the middle leaves some of them sent
+                self.in_doubt.setdefault(one.message_id, one.failed_at)
             sent = self._send(producer(), to_send, targets.topics)
             places |= sent.places
             refused |= sent.refused
             troubles |= sent.troubles
         self._settle_published(places)
         self._settle_refused(refused)
-        for one in to_send:
-            if one.message_id not in places | refused:
-                self.in_doubt.setdefault(one.message_id, one.failed_at)
         return reasons(troubles)
 
     def _find(self, topics: dict[str, str]) -> tuple[Places, dict[str, str]]:
@@ -206,7 +206,8 @@ class DirectPublications:
 def log_refused(refused: Mapping[str, str]) -> None:
     """Log the distinct reasons why dead letters can never be published."""
     for reason in dict.fromkeys(refused.values()):
-        logger.error(**with_fields("dead letter cannot be published", error=reason))
+        if reason != NO_TOPIC:
+            logger.error(**with_fields("dead letter cannot be published", error=mask_or_hide(reason)))
 
 
 def _size(dead_letter: DeadLetter) -> int:

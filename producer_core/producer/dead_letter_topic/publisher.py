@@ -20,6 +20,8 @@ logger = queued_logger(__name__)
 _CHECK_S = 30.0
 """Seconds between two searches for dead letters that no thread announced, such as those of a process that ended."""
 _SOON_S = 1.0
+_REST_S = 0.3
+"""Seconds between two looks into the store, so that many dead letters are listed together."""
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _CLOSING_PAUSE_S = 0.2
@@ -105,10 +107,10 @@ class DeadLetterPublisher:
         self._deadline = time.monotonic() + timeout
         self._stopping.set()
         self._wake.set()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         self._close_producer(last_step)  # ends a send that still waits
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(last_step)
 
     def _run(self) -> None:
@@ -124,8 +126,8 @@ class DeadLetterPublisher:
                 continue
             elif self._stopping.is_set() and not self._wake.is_set():
                 return
-            else:
-                self._wake.wait(_SOON_S if one.soon else _CHECK_S)
+            elif self._wake.wait(_SOON_S if one.soon else _CHECK_S):
+                self._stopping.wait(_REST_S)
 
     def _pause(self, seconds: float) -> None:
         """Wait after a failure. While closing the pause is short, so that there is time for another attempt."""
@@ -135,8 +137,8 @@ class DeadLetterPublisher:
     def _round(self) -> Round:
         try:
             result = self._source.publish_next(self._opened)
-        except StoreError:  # the recorder logs it
-            return Round(again=True)
+        except StoreError as error:
+            result = Round(again=True, trouble=str(error))
         except Exception as error:
             if self.stopping:
                 return DONE

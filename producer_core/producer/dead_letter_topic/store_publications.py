@@ -35,6 +35,8 @@ _LISTING_ROWS = 20_000
 _QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
 _ENDED_AFTER_S = 30.0
 """Seconds without a heartbeat after which a producer counts as ended."""
+_LEASE_S = 90.0
+"""Seconds of the lease: a lookup of 60 seconds fits, so that its result can be used."""
 _SEARCH_ENDED_S = 30.0
 """Seconds between two searches for producers that ended."""
 _OVERLAP_S = 10.0
@@ -52,7 +54,7 @@ SELECT DISTINCT message_id FROM letter_events
 WHERE what IN ('published', 'not published') AND origin = '{ORIGIN}' AND message_id IN (SELECT unnest(?::VARCHAR[]))"""
 _ENDED = f"""
 SELECT producer_id, settings FROM producers
-WHERE cluster_id = ? AND cluster_id != '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application IN ('', ?)
+WHERE cluster_id IN ('', ?) AND ? <> '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application IN ('', ?)
   AND (closed_at IS NOT NULL OR seen_at < ?)"""
 
 
@@ -135,7 +137,7 @@ class StorePublications:
         listed = self._listed(store)
         troubles: dict[str, str] = {}
         if unpublished := self._unpublished(store, listed):
-            lease = self._lease = self._lease or Lease(store, LEASE_NAME, uuid.uuid4().hex)
+            lease = self._lease = self._lease or Lease(store, LEASE_NAME, uuid.uuid4().hex, seconds=_LEASE_S)
             if not lease.hold(self._owner.clock()):
                 return Round(again=True)  # another process publishes from this store
             try:
@@ -177,7 +179,13 @@ class StorePublications:
             return
         self._searched_at = time.monotonic()
         owner = self._owner
-        values = [owner.cluster(), owner.producer_id, owner.application, owner.clock() - _ENDED_AFTER_S]
+        values = [
+            cluster := owner.cluster(),
+            cluster,
+            owner.producer_id,
+            owner.application,
+            owner.clock() - _ENDED_AFTER_S,
+        ]
         with store.borrow(limit=_QUERY_LIMIT) as connection:
             rows = connection.execute(_ENDED, values).fetchall()
         ended = [one for one, settings in rows if _setting(settings) == self._owner.identity]
@@ -230,7 +238,7 @@ class StorePublications:
             if targets.trouble:
                 troubles[slice_[0].message_id] = targets.trouble
             _refuse(targets.refused, events)
-            failed = False
+            failed = bool(targets.trouble)  # then a pause, without the bodies of the rest
             if targets.topics:
                 doubtful = self._doubtful(dead_letters)
                 result = publisher.publish(producer(), targets.topics, may_have_started=doubtful)

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 
+_LEFT_LIMIT = 100_000
+"""Ids of dead letters on their topic only, of which `get_message_status` returns the state."""
+
+
 class StorePublishing:
     """Owns the publisher of a `StoreBackend`.
 
@@ -41,12 +45,15 @@ class StorePublishing:
         self._on_published = published
         self._unrecorded = UnrecordedPublications(owner.clock)
         self._refused: set[str] = set()  # ids that their topic never takes, until the store is available
+        self._limit = limit
+        self._left: set[str] = set()  # ids of published dead letters that the store will never have
+        self._left_unknown = False
         targets = client.targets(lambda: self._publisher.stopping)
         self._direct = DirectPublications(
             targets,
             client.sender(targets, lambda: self._publisher.check_stopping()),
             published=self._published,
-            refused=self._refused.update,  # it is recorded when the store has the dead letter
+            refused=self._note_refused,  # it is recorded when the store has the dead letter
             stopping=lambda: self._publisher.stopping or trouble() is None,
             limit=limit,
         )
@@ -88,7 +95,18 @@ class StorePublishing:
 
     def dropped(self, message_ids: Iterable[str]) -> None:
         """Tell that published dead letters made room and will never be in the store."""
+        message_ids = list(message_ids)
         self._unrecorded.drop(message_ids)
+        if len(self._left) + len(message_ids) <= _LEFT_LIMIT:
+            self._left.update(message_ids)
+        else:
+            self._left_unknown = True
+
+    def state_of_dropped(self, message_id: str) -> str | None:
+        """Return "dead" for a dead letter that is on its topic only, and "unknown" once there were too many to remember."""
+        if message_id in self._left:
+            return "dead"
+        return "unknown" if self._left_unknown else None
 
     def publish_next(self, producer: Callable[[], PublishingProducer]) -> Round:
         """Publish from memory while the store is not available, and from the store."""
@@ -113,6 +131,11 @@ class StorePublishing:
             self._refused.clear()
             return DONE
         return self._direct.publish_next(producer)
+
+    def _note_refused(self, message_ids: Iterable[str]) -> None:
+        if len(self._refused) > 10 * self._limit:  # those in the spill file are never offered again
+            self._refused.clear()
+        self._refused.update(message_ids)
 
     def _published(self, places: Places) -> None:
         self._unrecorded.add(places)

@@ -16,6 +16,8 @@ TopicCheck = Callable[[str], int | None]
 _CHECK_AGAIN_S = 5.0
 """Seconds until a topic that was missing or compacted is checked again."""
 
+NO_TOPIC = "dead_letter_topic gave no topic"
+"""Why a dead letter is not published for which the function returned None."""
 UNFIT_CODES = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG_SIZE")
 """The broker refuses the record itself. It never fits its dead-letter topic as it is."""
 
@@ -47,7 +49,7 @@ class TargetNames:
                 targets.refused[dead_letter.message_id] = str(error)
                 continue
             if name is None:
-                targets.refused[dead_letter.message_id] = "dead_letter_topic gave no topic"
+                targets.refused[dead_letter.message_id] = NO_TOPIC
             elif trouble := self._trouble(name):
                 targets.trouble = trouble
             else:

@@ -37,12 +37,12 @@ def test_a_change_is_suggested_if_it_saves_a_fifth(store, row, suggestion):
     assert one.suggestion == suggestion
 
 
-def test_the_topic_with_the_most_bytes_comes_first_and_producers_are_added(store):
+def test_the_topic_with_the_most_bytes_comes_first_and_rates_of_producers_are_not_added(store):
     save_compression(store, [sampled("small"), sampled("large", per_second=300.0)])
     save_compression(store, [sampled("small", producer="q", per_second=100.0)])
     assert [(one.topic, one.compression.bytes_per_second) for one in compression_advice(store)] == [
         ("large", 300.0),
-        ("small", 110.0),
+        ("small", 100.0),
     ]
 
 
@@ -64,3 +64,10 @@ def test_the_doctor_checks_the_topics_that_are_named(store, tmp_path):
     save_compression(store, [sampled("orders"), sampled("images")])
     assert [one.check for one in check_compression(store.path, ["images"])] == ["compression images"]
     assert list(check_compression(tmp_path / "none.duckdb", ())) == []
+
+
+def test_the_codec_that_was_used_last_counts(store):
+    """Regression: the doctor warned about the codec of ended producers."""
+    save_compression(store, [sampled("orders")])
+    save_compression(store, [sampled("orders", codec="zstd", producer="q")._replace(measured_at=200.0)])
+    assert [(one.codec, one.suggestion) for one in compression_advice(store)] == [("zstd", "Keep zstd.")]

@@ -9,7 +9,7 @@ import pytest
 from producer_core import ReliableKafkaProducer
 from producer_core.config import client_config
 from producer_core.delivery.delivery import IN_CLIENT, Delivery
-from producer_core.errors import ConfigError
+from producer_core.errors import StoreLocked
 from producer_core.metrics.compression import TopicCompression
 from producer_core.metrics.counters import Metrics
 from producer_core.producer.compression_recorder import CompressionRecorder
@@ -232,8 +232,30 @@ def test_a_producer_samples_what_it_sends_and_the_next_one_starts_with_the_bette
         assert second.config.compression.codec == "zstd"
 
 
-def test_auto_needs_a_store():
-    with pytest.raises(ConfigError, match="compression_type='auto' needs a store"):
-        ReliableKafkaProducer(
-            "nowhere:9092", {"compression_type": "auto"}, store=None, transport=InMemoryTransport.factory([])
-        )
+def test_auto_without_a_store_is_lz4():
+    """A command without a store may share a producer's file."""
+    with ReliableKafkaProducer(
+        "nowhere:9092", {"compression_type": "auto"}, store=None, transport=InMemoryTransport.factory([])
+    ) as producer:
+        assert producer.config.compression() == "lz4"
+
+
+def test_a_store_that_takes_no_samples_is_tried_again_a_minute_later_and_is_no_trouble(store, caplog):
+    """Regression: each attempt waited for the locked store, and fired the alert of an unavailable store."""
+    clock, attempts = FakeClock(), []
+    made = recorder(deliveries(), clock=clock)
+    for _ in range(5):
+        made.sample()
+
+    class Locked:
+        def with_current_schema(self, work):
+            attempts.append(clock.now)
+            raise StoreLocked("in use")
+
+    for _ in range(130):
+        made.save(Locked(), "p", "c", closing=False)
+        clock.advance(1)
+    assert len(attempts) == 3
+    assert "compression samples not stored" in caplog.text
+    made.save(store, "p", "c", closing=True)
+    assert len(rows(store)) == 1

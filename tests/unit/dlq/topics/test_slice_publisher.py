@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 
 from producer_core.delivery.reports import ReplayResult
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.published_verdict import without_safe_verdict
 from producer_core.dlq.timeline import timeline
 from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher
 from producer_core.dlq.topics.topic_sender import TopicSender
 from producer_core.errors import ReplayError
+from producer_core.events import SAFE_VERDICTS
 from producer_core.kafka.record_lookup import ProbeResult
 from tests.fixtures.replays import dead_letter
 
@@ -134,7 +135,8 @@ def test_a_published_dead_letter_that_fails_again_has_no_safe_verdict(store, fai
 def test_of_two_versions_of_one_failure_the_doubtful_verdict_is_kept(store, failed):
     """Regression: a dead letter that was spilled, published and spilled again kept its first verdict."""
     first = dead_letter(1)
-    DeadLetters(store).add([replace(first, verdict="possibly_persisted", verdict_reason="published")])
+    assert first.verdict in SAFE_VERDICTS
+    DeadLetters(store).add([without_safe_verdict(first)])
     assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]
     DeadLetters(store).add([first])
     assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]

@@ -96,6 +96,7 @@ def test_the_thread_ends_although_its_client_never_reports(cluster, store, monke
         backend = producer._components.dead_letter_backend
         monkeypatch.setattr(backend._access, "use", lambda work, part: False)
         monkeypatch.setattr(backend._access, "trouble", "locked")
+        monkeypatch.setattr(backend._access, "_failing", {"dead letters"})
     send(producer, 1)
     assert client.accepted.wait(30)
     producer.close(timeout=0.5)

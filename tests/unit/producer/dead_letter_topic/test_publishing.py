@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from producer_core import DeadLetterTopic, ReliableKafkaProducer
+from producer_core import DeadLetterTopic, MessageStatus, ReliableKafkaProducer
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError, QueueFull
 from producer_core.testing import InMemoryTransport
@@ -189,6 +189,10 @@ def test_published_dead_letters_make_room_for_others(cluster, tmp_path):
         sent = [producer.send_message("orders", b"x", max_block_ms=30_000) for _ in range(30)]
         eventually(lambda: len(cluster.ids("orders-dlt")) == 30)
         assert producer.send_message("others", b"good", max_block_ms=30_000)
+        producer.flush()
+        (tmp_path / "state").unlink()
+        (tmp_path / "away").rename(tmp_path / "state")
+        eventually(lambda: {producer.get_message_status(one) for one in sent} == {MessageStatus.DLQ})
         report = producer.close()
 
     assert sorted(cluster.ids("orders-dlt")) == sorted(sent)
@@ -279,6 +283,21 @@ def test_an_application_publishes_the_dead_letters_from_before_it_had_a_name(clu
         ended.close(timeout=2.0)
     cluster.denied.discard("orders-dlt")
     with cluster.producer(store, cluster_id="in-memory", application="billing"):
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+
+def test_the_dead_letters_of_an_ended_producer_that_never_reached_a_broker_are_published(cluster, store):
+    """Regression: its cluster is unknown, and only producers with a cluster were looked for."""
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as ended:
+        sent = send(ended, 3)
+        ended.flush()
+        ended.close(timeout=2.0)
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE producers SET cluster_id = ''")
+        connection.execute("UPDATE dead_letters SET cluster_id = ''")
+    cluster.denied.discard("orders-dlt")
+    with cluster.producer(store, cluster_id="in-memory"):
         eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
 
 
