@@ -29,7 +29,8 @@ def change_retention(
             kept = store.retention()
             if other := [setting for setting, value in shown.items() if getattr(kept, setting) != value]:
                 raise ConfigError(
-                    f"{', '.join(other)} changed in the meantime.", fix="Review the current values, then try again."
+                    f"{', '.join(other)} changed in the meantime.",
+                    fix="Review the current values, then try again.",
                 )
             new = {
                 setting: None if value == getattr(default, setting) else value

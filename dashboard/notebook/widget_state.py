@@ -199,7 +199,9 @@ def _alert(found: Mapping[str, Any], now: float) -> AlertLine:
 def _figures(page: queries.OverviewPage) -> tuple[FigureLine, ...]:
     found = {tile.label: tile for tile in tiles(page)}
     return tuple(
-        FigureLine(label, found[label].value, ", ".join(filter(None, (found[label].change.text, found[label].note))))
+        FigureLine(
+            label, found[label].value, ", ".join(filter(None, (found[label].change.text, found[label].note)))
+        )
         for label in _FIGURES
     )
 

@@ -116,9 +116,7 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
     audit = last.audit
     tone, text = audit_wording.verdict(audit, now)
     when = wording.stamp(audit.started_at, common.zone(), now)
-    name: list[Line] = [
-        TablePart(audit.topic, "strong", address(audit.audit_id))
-    ]
+    name: list[Line] = [TablePart(audit.topic, "strong", address(audit.audit_id))]
     if audit.unauditable:
         name.append(
             TablePart(audit_wording.UNAUDITABLE, "badge", tooltip=audit_wording.why_unauditable(audit))

@@ -69,16 +69,20 @@ def _form(path: Path, kept: Sequence[StoreSetting]) -> None:
             common.note(settings_wording.MEANINGS[one.name])
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.number_input(
-                    one.name, min_value=1.0, step=1.0, format="%g", value=number, key=_number_key(one.name), width=260
+                    one.name,
+                    min_value=1.0,
+                    step=1.0,
+                    format="%g",
+                    value=number,
+                    key=_number_key(one.name),
+                    width=260,
                 )
                 st.selectbox(
                     f"Unit of {one.name}", tuple(settings_wording.UNITS), index=tuple(settings_wording.UNITS).index(unit),
                     key=_unit_key(one.name), label_visibility="hidden", width=130,
                 )  # fmt: skip
         with st.container(horizontal=True, gap="small"):
-            st.button(
-                "Review change", key="retention-review", type="primary", on_click=_review, args=(kept,)
-            )
+            st.button("Review change", key="retention-review", type="primary", on_click=_review, args=(kept,))
             st.button("Cancel", key="retention-cancel", on_click=_go_to, args=(None,))
 
 

@@ -24,9 +24,7 @@ LIMITS_NOTE = (
     "When a limit is exceeded, an alert fires; nothing is dropped. "
     "Producers may set limits that are not set here."
 )
-COMMAND_NOTE = (
-    "To change limits and retention from a shell; the change is audited. “default” resets a setting, “none” removes a limit:"
-)
+COMMAND_NOTE = "To change limits and retention from a shell; the change is audited. “default” resets a setting, “none” removes a limit:"
 ALWAYS_MASKED = (
     "Always masked: fields and headers whose names indicate a secret (password, token, authorization, api_key, …), "
     "email addresses, card numbers, bearer and basic credentials, JSON Web Tokens, API keys of well-known services, "

@@ -57,9 +57,7 @@ def list_(
     """
     from producer_core.replay import list_operations
 
-    found = list_operations(
-        _current_store(store_path), limit=limit, application=application, cluster=cluster
-    )
+    found = list_operations(_current_store(store_path), limit=limit, application=application, cluster=cluster)
     if as_json:
         output.emit([replay_text.as_dict(operation, operation.message or "") for operation in found])
     elif not found:

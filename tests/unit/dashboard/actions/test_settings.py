@@ -56,7 +56,9 @@ def test_the_default_value_removes_the_setting(store):
     store.change_settings({"keep_hours": 7 * DAY}, who="ada", origin="test")
     default = Retention().keep_hours
 
-    assert actions.change_retention(store, {"keep_hours": default}, shown={"keep_hours": 7 * DAY}, who="ada").ok
+    assert actions.change_retention(
+        store, {"keep_hours": default}, shown={"keep_hours": 7 * DAY}, who="ada"
+    ).ok
     assert store.settings() == {} and store.retention().keep_hours == default
 
 

@@ -16,7 +16,10 @@ NOW = 0.0
 
 
 def drawn_on_the_page(figure):
-    return [(line.name, line.line.color, [None if y is None else float(f"{y:.4g}") for y in line.y]) for line in figure.data]
+    return [
+        (line.name, line.line.color, [None if y is None else float(f"{y:.4g}") for y in line.y])
+        for line in figure.data
+    ]
 
 
 def test_a_notebook_draws_the_lines_and_colors_of_the_page(store):
@@ -36,7 +39,11 @@ def test_a_chart_has_the_words_of_the_tile_and_the_percentiles_in_its_legend(sto
     tiles = {tile.label: tile.value for tile in charts.key_tiles(page)}
     throughput, error_rate, latency = small_charts(page)
 
-    assert [chart.title for chart in (throughput, error_rate, latency)] == ["Throughput", "Error rate", "Latency p99"]
+    assert [chart.title for chart in (throughput, error_rate, latency)] == [
+        "Throughput",
+        "Error rate",
+        "Latency p99",
+    ]
     assert all(chart.value == tiles[chart.title] for chart in (throughput, error_rate, latency))
     assert throughput.legend == ("orders", "payments")
     assert latency.legend[2] == f"p99 {latency.value}"
@@ -57,7 +64,12 @@ def test_a_latency_axis_has_powers_of_ten_around_every_value(store):
     fill(store)
     *_, latency = small_charts(queries.overview(store, "5 min", NOW))
 
-    assert latency.axis.log and [label for _, label in latency.axis.ticks] == ["1 ms", "10 ms", "100 ms", "1 s"]
+    assert latency.axis.log and [label for _, label in latency.axis.ticks] == [
+        "1 ms",
+        "10 ms",
+        "100 ms",
+        "1 s",
+    ]
     values = [value for line in latency.lines for value in line.values if value is not None]
     assert values and all(latency.axis.low <= value <= latency.axis.high for value in values)
 

@@ -129,7 +129,4 @@ def test_the_script_and_the_style_load_nothing():
     assert not addresses and not re.findall(
         r"\bimport\b|\brequire\b|fetch\(|XMLHttpRequest|WebSocket|Jupyter\.|window\.", script
     )
-    assert (
-        "@import" not in (style := (folder / "widget.css").read_text())
-        and "url(" not in style
-    )
+    assert "@import" not in (style := (folder / "widget.css").read_text()) and "url(" not in style

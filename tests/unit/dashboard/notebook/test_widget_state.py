@@ -30,7 +30,10 @@ def test_the_widget_shows_the_numbers_of_the_store(store, now):
     assert sum(filter(None, throughput.lines[0].values)) * state.step == 90
     assert set(error_rate.lines[0].values) - {None, 0.0} == {10.0}
     assert len(latency.lines) == 4
-    first = state.since + throughput.lines[0].values.index(max(filter(None, throughput.lines[0].values))) * state.step
+    first = (
+        state.since
+        + throughput.lines[0].values.index(max(filter(None, throughput.lines[0].values))) * state.step
+    )
     assert first <= now - 5 < first + state.step
     assert state.producers == ("shop: connected",)
     assert not state.why_not

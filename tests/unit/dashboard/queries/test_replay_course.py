@@ -40,7 +40,11 @@ def test_the_curves_rise_with_each_outcome_until_now(store, settled):
     assert (found.succeeded[-1], found.failed[-1]) == (3, 1)
     assert list(found.succeeded) == sorted(found.succeeded) and list(found.ats) == sorted(found.ats)
     reached = dict(zip(found.succeeded, found.ats, strict=True))
-    assert NOW + 9 <= next(at for at, count in zip(found.ats, found.succeeded, strict=True) if count == 3) <= NOW + 9.2
+    assert (
+        NOW + 9
+        <= next(at for at, count in zip(found.ats, found.succeeded, strict=True) if count == 3)
+        <= NOW + 9.2
+    )
     assert reached[2] >= NOW + 2
 
 

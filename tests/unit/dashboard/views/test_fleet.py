@@ -114,9 +114,20 @@ def test_one_producer_has_no_chart_of_outliers(path, store, monkeypatch):
 
 
 def test_names_and_states_are_not_cut_in_the_middle_of_a_word(path, store, monkeypatch):
-    name, host = "a-name-that-is-longer-than-forty-letters-for-sure", "node-0123456789.a-long-domain.of-a-cluster.example"
+    name, host = (
+        "a-name-that-is-longer-than-forty-letters-for-sure",
+        "node-0123456789.a-long-domain.of-a-cluster.example",
+    )
     error = "The broker refused the connection because its certificate has expired. " * 4
-    add(store, "long", client_id=name, host=host, version="2026.11.27+build.of.a.branch", connected=False, connection_error=error)
+    add(
+        store,
+        "long",
+        client_id=name,
+        host=host,
+        version="2026.11.27+build.of.a.branch",
+        connected=False,
+        connection_error=error,
+    )
     (row,) = rows_of(opened("fleet", path, monkeypatch), LIST)
 
     assert row[0].split() == [name, f"{host},", "process", "7", "version", "2026.11.27+build.of.a.branch"]

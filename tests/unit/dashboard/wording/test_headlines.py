@@ -266,7 +266,9 @@ def test_the_tab_names_the_state(change, text):
     assert wording.tab_state(replace(HEALTHY, **change)) == text
 
 
-@pytest.mark.parametrize(("pending", "text"), [(500, "500 messages pending."), (0, "No messages sent in the last 15 min.")])
+@pytest.mark.parametrize(
+    ("pending", "text"), [(500, "500 messages pending."), (0, "No messages sent in the last 15 min.")]
+)
 def test_a_new_producer_is_connecting_instead_of_not_delivering(pending, text):
     now = replace(HEALTHY, connected=0, acknowledged=0, pending=pending, connecting=True)
     found = wording.headline(now)
