@@ -46,8 +46,9 @@ def fleet_percentiles(page: Fleet) -> Any:
 
 
 def comparable(page: Fleet) -> bool:
-    """Return whether enough producers delivered in the range to compare them."""
-    return sum(member.p99 is not None for member in page.members) >= FEWEST_DOTS
+    """Return whether enough running producers delivered in the range to compare them."""
+    running = [member for member in page.members if member.state not in ("closed", "gone")]
+    return sum(member.p99 is not None for member in running) >= FEWEST_DOTS
 
 
 def spread(page: Fleet) -> Any:

@@ -20,7 +20,7 @@ from producer_core.dashboard.charts.lines import (
 from producer_core.dashboard.charts.overview import lines_of
 from producer_core.dashboard.charts.tile import Tile, key_tiles
 from producer_core.dashboard.queries import OverviewPage
-from producer_core.dashboard.wording import compact, milliseconds, short
+from producer_core.dashboard.wording import NumberChange, compact, milliseconds, short
 
 Unit = Literal["rate", "percent", "milliseconds"]
 
@@ -65,7 +65,7 @@ class SmallChart:
 
 def small_charts(page: OverviewPage) -> tuple[SmallChart, ...]:
     """Return throughput, error rate and latency percentiles, with the words and the colors of the overview."""
-    tiles, lines = {tile.label: tile for tile in key_tiles(page)}, lines_of(page)
+    tiles, lines = {tile.label: _tile(tile, page) for tile in key_tiles(page)}, lines_of(page)
     percentiles = latency_lines(lines)
     latencies = [
         f"{line.name} {milliseconds(value)}"
@@ -76,6 +76,11 @@ def small_charts(page: OverviewPage) -> tuple[SmallChart, ...]:
         _by_topic(tiles["Error rate"], "percent", error_rate_lines(lines), NO_ERROR_RATE),
         _chart(tiles["Latency p99"], "milliseconds", percentiles, latencies, NO_LATENCY),
     )
+
+
+def _tile(tile: Tile, page: OverviewPage) -> Tile:
+    """Leave out the change where the previous period has no data, as with the first messages of a notebook."""
+    return tile if page.before.known else tile._replace(change=NumberChange("", "", ""))
 
 
 def _by_topic(tile: Tile, unit: Unit, lines: Sequence[ChartLine], empty: str) -> SmallChart:

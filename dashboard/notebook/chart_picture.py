@@ -95,7 +95,7 @@ def _paths(axis: Axis, values: tuple[float | None, ...], plot: float) -> Iterato
         if value is not None:
             run.append(f"{_LEFT + (place + 0.5) * step:.1f} {_y(axis, value):.1f}")
         elif run:
-            yield f"M{'L'.join(run)}" if len(run) > 1 else f"M{run[0]}h{max(step / 2, 1.5):.1f}"
+            yield f"M{'L'.join(run)}" if len(run) > 1 else f"M{run[0]}h{max(step / 2, 4):.1f}"
             run = []
 
 

@@ -48,7 +48,7 @@ def _trend(cause: CauseLine) -> str:
     if len(cause.trend) < 2:
         return ""
     bars = spark(cause.trend, max(cause.trend), width=16)
-    return f"<br><span title='{text(cause.trend_text)}'>{bars}</span>"
+    return f"<br><span title='{text(cause.trend_text)}' style='color:#dc2626;font-size:10px'>{bars}</span>"
 
 
 def _dead(state: WidgetState) -> str:

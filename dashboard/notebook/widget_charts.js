@@ -36,7 +36,7 @@ const pathOf = (values, axis) => {
     if (!run) runs.push(run = [])
     run.push(`${((index + 0.5) * step).toFixed(1)} ${(HEIGHT * (1 - share(axis, value))).toFixed(1)}`)
   })
-  return runs.map(one => one.length > 1 ? `M${one.join('L')}` : `M${one[0]}h${Math.max(step / 2, 1.5).toFixed(1)}`).join('')
+  return runs.map(one => one.length > 1 ? `M${one.join('L')}` : `M${one[0]}h${Math.max(step / 2, 4).toFixed(1)}`).join('')
 }
 const timeTicks = (since, until) => {
   const spacing = SPACINGS.find(one => (until - since) / one <= TICKS) ?? SPACINGS.at(-1)

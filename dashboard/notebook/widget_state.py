@@ -132,7 +132,7 @@ def moment(
     return WidgetState(
         sentence=mask_or_hide(sentence.strip()),
         tone=tone,
-        alerts=tuple(_alert(alert, now) for alert in page.alerts[:_ALERTS]),
+        alerts=tuple(_alert(alert, now) for alert in _urgent(page)[:_ALERTS]),
         charts=charts,
         since=lines.since,
         step=lines.step,
@@ -186,6 +186,11 @@ def _spark(chart: SmallChart) -> str:
     if not top:
         return ""
     return f"{chart.title:<11} {spark(chart.course, top)}  up to {_FORMATS[chart.unit](top)}"
+
+
+def _urgent(page: queries.OverviewPage) -> list[Mapping[str, Any]]:
+    """Return the alerts that need an action; the others describe internals of the client."""
+    return [alert for alert in page.alerts if alert["severity"] != "info"]
 
 
 def _alert(found: Mapping[str, Any], now: float) -> AlertLine:

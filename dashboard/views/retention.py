@@ -65,25 +65,25 @@ def _go_to(step: str | None) -> None:
 def _form(path: Path, kept: Sequence[StoreSetting]) -> None:
     with st.container(border=True, key="pc-retention-form"):
         for one in kept:
-            number, unit = settings_wording.in_unit(one.value or 1.0)
-            common.note(settings_wording.MEANINGS[one.name])
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.number_input(
-                    one.name,
-                    min_value=1.0,
-                    step=1.0,
-                    format="%g",
-                    value=number,
-                    key=_number_key(one.name),
-                    width=260,
-                )
-                st.selectbox(
-                    f"Unit of {one.name}", tuple(settings_wording.UNITS), index=tuple(settings_wording.UNITS).index(unit),
-                    key=_unit_key(one.name), label_visibility="hidden", width=130,
-                )  # fmt: skip
+            _row(one)
         with st.container(horizontal=True, gap="small"):
             st.button("Review change", key="retention-review", type="primary", on_click=_review, args=(kept,))
             st.button("Cancel", key="retention-cancel", on_click=_go_to, args=(None,))
+
+
+def _row(one: StoreSetting) -> None:
+    number, unit = settings_wording.in_unit(one.value or 1.0)
+    units = tuple(settings_wording.UNITS)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.number_input(
+            one.name, min_value=1.0, step=1.0, format="%g", value=number, key=_number_key(one.name), width=200
+        )
+        st.selectbox(
+            f"Unit of {one.name}", units, index=units.index(unit), key=_unit_key(one.name),
+            label_visibility="hidden", width=130,
+        )  # fmt: skip
+        with st.container(width="stretch", key=f"pc-retention-{one.name}"):
+            common.note(settings_wording.MEANINGS[one.name])
 
 
 def _number_key(name: str) -> str:

@@ -45,5 +45,7 @@ def test_fewer_than_three_producers_are_not_compared(store):
     assert not comparable(found)
     assert not spread(found).data and "Fewer than three" in spread(found).layout.annotations[0].text
 
+    add(store, "closed", closed_at=NOW - 5)
+    assert not comparable(fleet(store, VIEW, NOW))
     add(store, "three")
     assert comparable(fleet(store, VIEW, NOW))

@@ -86,7 +86,7 @@ def test_a_cause_has_its_dead_letters_over_time(store, now):
 def test_an_alert_is_one_line_with_its_advice_beside_it(store, now):
     log = AlertLog(store, clock=lambda: now)
     found = alert("circuit_opened", "p", now, text="The circuit of the cluster is open: down.")
-    log.record(follow({}, [found], now), told_by="p")
+    log.record(follow({}, [found, alert("epoch_rose", "p", now, text="A new epoch.")], now), told_by="p")
     state = widget_state.moment(store, now=now)
 
     (line,) = state.alerts
