@@ -13,8 +13,8 @@ from producer_core.dashboard.notebook.widget_state import WidgetState
 WIDTH = 720
 _GAP, _LEFT, _TOP, _PLOT, _LEGEND_LINE = 18, 42, 36, 84, 14
 _GREY = "#7f7f7f"
-_LETTER = 5.7
-"""The approximate width of a letter of the legend, in pixels."""
+_CHARACTER = 5.7
+"""The approximate width of a character of the legend, in pixels."""
 _SPACINGS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800,
              259_200, 604_800)  # fmt: skip
 """The distances of the ticks of a time axis, in seconds."""
@@ -103,7 +103,7 @@ def _rows(chart: SmallChart, width: float) -> Iterator[list[tuple[float, str, st
     """Yield the rows of the legend, each with the positions, names and colors of its entries."""
     row, x = list[tuple[float, str, str]](), 0.0
     for line, name in zip(chart.lines, chart.legend, strict=True):
-        wide = 22 + _LETTER * len(name)
+        wide = 22 + _CHARACTER * len(name)
         if row and x + wide > width:
             yield row
             row, x = [], 0.0

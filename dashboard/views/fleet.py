@@ -23,7 +23,7 @@ from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50
 _LONGEST = 160
-"""The number of letters after which the text of a state is clipped."""
+"""The number of characters after which the text of a state is clipped."""
 SCOPES = ("In the range", "Unhealthy", "All known")
 
 
