@@ -36,13 +36,13 @@ def _values(path: Path) -> None:
 def _change(path: Path) -> None:
     if st.session_state.pop(_CHANGED, False):
         st.rerun()  # so that the table shows the new values at once
+    if said := st.session_state.get(_RESULT):  # first, because the store may be unavailable after a change
+        common.message(*said)
     page = settings_reads.read(path)
     if page is None:
         return
     allowed, reason = actions.may_act()
     step = st.session_state.get(_STEP) if allowed else None
-    if said := st.session_state.get(_RESULT):
-        common.message(*said)
     if step == _EDIT:
         _form(path, page.kept)
     elif step == _REVIEW:

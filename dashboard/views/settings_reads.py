@@ -25,6 +25,6 @@ def read_settings(path: Path) -> SettingsPage:
 
 
 def clear() -> None:
-    """Discard what was read, after an action has changed a setting."""
+    """Read again at the next call, after an action has changed a setting."""
     read_settings.clear()
-    st.session_state.pop(_KEY, None)
+    adaptive_cache.expire(_KEY)

@@ -6,6 +6,7 @@ import pytest
 
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
+from producer_core.dashboard.views import settings_reads
 from tests.fixtures.pages import opened, rows_of, text_of
 
 DAY = 86_400.0
@@ -89,3 +90,13 @@ def test_read_only_users_see_the_values_and_cannot_edit_them(path, store, monkey
     page.session_state["retention-step"] = "edit"
     page.run()
     assert not [one for one in page.number_input if one.key.startswith("retention")]
+
+
+@pytest.mark.slow
+def test_the_result_of_a_change_is_shown_while_the_store_cannot_be_read(path, store, monkeypatch):
+    page = opened("settings", path, monkeypatch)
+    monkeypatch.setattr(settings_reads, "read", lambda _: None)
+    page.session_state["retention-said"] = ("good", "Retention changed: keep_hours is 7 days.")
+    page.run()
+
+    assert not page.exception and "Retention changed: keep_hours is 7 days." in text_of(page)
