@@ -50,7 +50,8 @@ def compression_advice(store: Store, **selection: Any) -> list[CompressionAdvice
 
     `selection` has the parameters of the query `compression_by_topic`.
     """
-    found, latest = [], {}
+    found: list[CompressionAdvice] = []
+    latest: dict[str, dict[str, Any]] = {}
     for row in store.rows("compression_by_topic", **selection):
         if row["measured_at"] >= latest.get(row["topic"], row)["measured_at"]:
             latest[row["topic"]] = row
