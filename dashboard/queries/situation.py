@@ -16,6 +16,8 @@ GONE = 40.0
 MINUTE = 60
 LATELY = 900.0
 """Seconds after its end for which an outage is still reported."""
+CONNECTING = 30.0
+"""Seconds after its start in which a producer without a connection and without an error counts as connecting."""
 _BRIEF = 4
 
 Rows = Sequence[Mapping[str, Any]]
@@ -33,7 +35,8 @@ class Situation:
     open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
     over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
     were acknowledged since then. `circuit` is the text of an alert about an open circuit of a running producer. The latest data of the whole store,
-    whatever the filters, is `latest_data_ago` seconds old; None means an empty store.
+    whatever the filters, is `latest_data_ago` seconds old; None means an empty store. `connecting` is set while every
+    running producer without a broker connection has just started and has reported no error.
     """
 
     acknowledged: int
@@ -63,6 +66,7 @@ class Situation:
     waiting: int = 0
     circuit: str | None = None
     latest_data_ago: float | None = None
+    connecting: bool = False
     over: bool = False
     since: float = 0.0
     until: float = 0.0
@@ -134,6 +138,7 @@ def situation(
         closed=len(producers) - len(running),
         silent_for=min((now - row["seen_at"] for row in running), default=None),
         connection_error=errors[0] if errors else None,
+        connecting=_connecting(living, now),
         circuit=next((row["circuit"] for row in living if row.get("circuit")), None),
         pending=sum(row["pending"] for row in running),
         causes=causes,
@@ -153,6 +158,14 @@ def situation(
         over=view.over(now),
         since=float(view.since(now)),
         until=view.at(now),
+    )
+
+
+def _connecting(rows: Rows, now: float) -> bool:
+    """Return whether the producers without a connection have just started; a new one connects with its first message."""
+    without = [row for row in rows if not row["connected"]]
+    return bool(without) and all(
+        not row["connection_error"] and now - row["started_at"] <= CONNECTING for row in without
     )
 
 

@@ -40,6 +40,11 @@ def fact(name: str, text: str) -> None:
     st.html(f'<p class="pc-fact"><span>{html.escape(name)}</span><br>{html.escape(text)}</p>')
 
 
+def sentence(text: str) -> None:
+    """Show a sentence of the page's normal size, escaped."""
+    st.html(f'<p class="pc-fact">{html.escape(text)}</p>')
+
+
 def note(text: str, *, tooltip: str = "") -> None:
     """Show small print with a tooltip, both escaped."""
     st.html(f'<p class="pc-note" title="{html.escape(tooltip)}">{html.escape(text)}</p>')

@@ -16,6 +16,15 @@ def short(name: str, longest: int = 26) -> str:
     return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
+def clipped(text: str, longest: int) -> str:
+    """Return a text that ends after a whole word, with an ellipsis in place of the words left out."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    whole = head if text[longest - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole or head).rstrip(' ,;:')} …"
+
+
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core.dlq import replay_waves, states
+from producer_core.dlq import DeadLetterFilter, replay_waves, states
 from producer_core.errors import ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
 
@@ -131,14 +131,31 @@ def list_operations(
     application: str | None = None,
     cluster: str | None = None,
 ) -> list[Operation]:
-    """Return the operations, latest first. They belong to the applications of their dead letters."""
-    rows = store.rows("operations", state=state, limit=limit, application=application, cluster=cluster)
-    return [operation_of(row) for row in rows]
+    """Return the operations, latest first.
+
+    `cluster` is an id. `application` (an empty text: without a name) selects the operations whose selection names it, or
+    that have a record of it; a record is known until its dead letter expires.
+    """
+    with store.borrow():
+        chosen = {"cluster": cluster, "operations": _of_application(store, application)}
+        return [operation_of(row) for row in store.rows("operations", state=state, limit=limit, **chosen)]
 
 
-def live(store: Store) -> list[Operation]:
-    """Return the replays that have neither ended nor been cancelled, oldest first."""
-    return [operation_of(row) for row in store.rows("replay_live")]
+def live(store: Store, *, application: str | None = None, cluster: str | None = None) -> list[Operation]:
+    """Return the replays that have neither ended nor been cancelled, oldest first; see `list_operations`."""
+    with store.borrow():
+        chosen = {"cluster": cluster, "operations": _of_application(store, application)}
+        return [operation_of(row) for row in store.rows("replay_live", **chosen)]
+
+
+def _of_application(store: Store, application: str | None) -> list[str] | None:
+    """Return the ids of the operations of an application; None selects all."""
+    if application is None:
+        return None
+    query = DeadLetterFilter(application=application).to_query()
+    named = orjson.dumps(query).decode()[1:-1]  # as it is in a stored selection
+    rows = store.rows("operations_of_application", name=application, named=named)
+    return [row["operation_id"] for row in rows]
 
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:

@@ -151,13 +151,11 @@ SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
        (SELECT max(window_start) FROM statistics) AS window_start;
 
 -- name: operations
--- Replays, the latest first; `state` restricts to one state. A replay belongs to the applications of its dead letters.
+-- Replays, the latest first; `state` restricts to one state, `cluster` to an id, `operations` to a list of ids.
 SELECT * FROM operations
 WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
   AND ($cluster IS NULL OR cluster_id = $cluster)
-  AND ($application IS NULL OR operation_id IN (
-          SELECT operation_id FROM operation_records
-          WHERE message_id IN (SELECT message_id FROM dead_letters WHERE application = $application)))
+  AND ($operations IS NULL OR list_contains($operations::VARCHAR[], operation_id))
 ORDER BY created_at DESC LIMIT coalesce($limit, 50);
 
 -- name: operation_records

@@ -227,6 +227,8 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
     page.get_by_text("Replay details").first.click()
     page.wait_for_url(re.compile("replays.*operation="))
     message(page, "Replayed 2 of 2")
+    page.locator('.live-plot[aria-label="Records over time: 2 succeeded, 0 failed, of 2"]').wait_for()
+    page.locator(".pc-mark", has_text="All delivered").wait_for()
     here = page.url
     page.reload()
     message(page, "Replayed 2 of 2")
@@ -235,6 +237,28 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
     page.wait_for_url(re.compile("dead-letters"))
     page.locator("h1.pc-title", has_text="Dead letters").wait_for()
     assert load.pending("linked") == 0
+
+
+def test_the_producers_of_the_fleet_fit_a_window_of_1280_pixels(full, page, address):
+    go(page, f"{address}fleet")
+    table = page.locator('.pc-table[aria-label="Producers, unhealthy ones first"]')
+    table.wait_for()
+    assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
+
+
+def test_the_retention_is_changed_after_a_confirmation(load, page, address):
+    store = Store.open(load.store)
+    go(page, f"{address}settings")
+    button(page, "Edit retention").click()
+    page.get_by_label("keep_ledger", exact=True).fill("8")
+    page.keyboard.press("Enter")
+    button(page, "Review change").click()
+    page.get_by_text("keep_ledger: 7 days → 8 days.").wait_for()
+    assert "keep_ledger" not in store.settings()
+    button(page, "Change retention").click()
+    message(page, "Retention changed: keep_ledger is 8 days")
+    assert store.settings()["keep_ledger"] == 8 * 86_400
+    store.change_settings({"keep_ledger": None}, who="test", origin="test")
 
 
 # keyboard

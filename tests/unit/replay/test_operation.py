@@ -189,16 +189,37 @@ def test_every_action_is_audited(store, clock):
     ]
 
 
-def test_replays_are_listed_by_the_application_of_their_dead_letters_and_by_cluster(store, clock):
-    for number, application in enumerate(("checkout", "billing")):
-        DeadLetters(store, clock=clock).add(
-            [dead_letter(number, application=application, cluster_id=f"c-{application}")]
-        )
-        replay.plan(store, DeadLetterFilter(application=application), **BY, can_run=True, clock=clock)
+def of(store, **chosen):
+    return [one.operation_id for one in replay.list_operations(store, **chosen)]
 
-    def listed(**where):
-        return [one.cluster_id for one in replay.list_operations(store, **where)]
 
-    assert listed(application="billing") == listed(cluster="c-billing") == ["c-billing"]
-    assert listed(application="billing", cluster="c-checkout") == listed(application="unknown") == []
-    assert len(listed()) == 2
+def test_replays_are_listed_by_the_application_of_their_records_or_of_their_selection(store, clock):
+    DeadLetters(store).add([dead_letter(1, application="checkout", topic="orders")])
+    mixed = planned(store, clock).operation_id
+    DeadLetters(store).add(
+        [dead_letter(2, application="billing", topic="bills"), dead_letter(3, topic="bills")]
+    )
+    clock.forward(1)
+    bills = planned(store, clock, DeadLetterFilter(topic="bills")).operation_id
+    clock.forward(1)
+    named = planned(store, clock, DeadLetterFilter(application="billing")).operation_id
+
+    assert of(store, application="checkout") == [mixed]
+    assert of(store, application="billing") == [named, bills]
+    assert of(store, application="") == [bills]
+    assert of(store, application="none of these") == []
+    assert [one.operation_id for one in replay.live(store, application="billing")] == [bills, named]
+    assert of(store) == [named, bills, mixed] and of(store, limit=1) == [named]
+    with store.borrow(write=True) as connection:
+        connection.execute("DELETE FROM dead_letters")  # as retention does
+    assert of(store, application="billing") == [named]
+
+
+def test_replays_are_listed_by_cluster(store, clock):
+    add_dead_letters(store, 1)
+    one = planned(store, clock).operation_id
+
+    assert of(store, cluster=CLUSTER) == [one] and of(store, cluster="another") == []
+    assert [found.operation_id for found in replay.live(store, cluster=CLUSTER)] == [one]
+    assert replay.live(store, cluster="another") == []
+    assert of(store, cluster=CLUSTER, application="checkout") == []

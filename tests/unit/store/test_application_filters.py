@@ -48,17 +48,6 @@ def add(store, application, number):
     save_compression(
         store, [CompressionRow(producer, cluster, "orders", NOW, "lz4", 1.0, 9, 9, 99, 9, 9, 1.0, 1.0)]
     )
-    with store.borrow(write=True) as connection:
-        connection.execute(
-            "INSERT INTO operations BY NAME SELECT ? AS operation_id, ? AS cluster_id, '{}' AS selection, 'done' AS state, "
-            "'ann' AS who, 'cli' AS origin, 1.0 AS created_at, 1 AS total, 1 AS acknowledged, 0 AS landed, "
-            "0 AS failed_again, 0 AS skipped",
-            [f"o-{producer}", cluster],
-        )
-        connection.execute(
-            "INSERT INTO operation_records BY NAME SELECT ? AS operation_id, 0 AS ord, ? AS message_id, 'acknowledged' AS state",
-            [f"o-{producer}", dead_letter(number).message_id],
-        )
     store.execute(
         "alerts_fire", alert_id=f"a-{producer}", rule="producer_down", severity="critical", subject=producer, value=1,
         threshold=0, text="down", advice="", started_at=NOW, told_by=producer,

@@ -302,6 +302,21 @@ def test_resume_changes_the_rate_of_a_paused_replay(store):
     assert (resumed["state"], resumed["rate"]) == ("planned", 7.0)
 
 
+def test_list_selects_by_application_and_cluster(store):
+    DeadLetters(store).add([dead_letter(20, application="checkout", topic="carts")])
+    one = replay.plan(store, DeadLetterFilter(topic="carts"), **BY, can_run=CLUSTER).operation_id
+    other = replay.plan(store, DeadLetterFilter(topic="payments"), **BY, can_run=CLUSTER).operation_id
+
+    def listed(*arguments):
+        return [found["operation_id"] for found in as_json(store, "replay", "list", *arguments)[0]]
+
+    assert listed("--application", "checkout") == [one]
+    assert listed("--application", "") == [other]
+    assert set(listed("--cluster", CLUSTER)) == {one, other}
+    assert listed("--cluster", "another") == []
+    assert "No replay of this application" in run(store, "replay", "list", "--application", "billing").output
+
+
 def test_list_describes_the_state_of_each_replay(store):
     ready(store)
 

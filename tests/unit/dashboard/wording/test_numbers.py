@@ -75,3 +75,18 @@ def test_a_long_name_keeps_its_beginning_and_its_end():
     assert wording.short("") == ""
     assert wording.short("x" * 26) == "x" * 26
     assert wording.short(f"{'a' * 500}{'b' * 500}") == f"{'a' * 17}…{'b' * 8}"
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "shown"),
+    [
+        ("three words here", 16, "three words here"),
+        ("three words here", 15, "three words …"),
+        ("three words here", 12, "three words …"),
+        ("three words, here", 13, "three words …"),
+        ("oneverylongword", 8, "onevery …"),
+        ("", 5, ""),
+    ],
+)
+def test_a_clipped_text_ends_after_a_whole_word(text, longest, shown):
+    assert wording.clipped(text, longest) == shown
