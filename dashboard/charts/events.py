@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from producer_core.dashboard.queries.chart_events import ChartEvent
 
-_FILLS = {"outage": "rgba(220,38,38,0.16)", "replay": "rgba(37,99,235,0.14)"}
-_LABELS = {"outage": "no broker", "replay": "replay", "start": "producer started"}
+_FILLS = {
+    "outage": "rgba(220,38,38,0.16)", "partial": "rgba(220,38,38,0.07)", "replay": "rgba(37,99,235,0.14)",
+}  # fmt: skip
+_LABELS = {
+    "outage": "no broker", "partial": "partly no broker", "replay": "replay", "start": "producer started",
+}  # fmt: skip
 _LINE = {"color": "rgba(100,116,139,0.9)", "width": 1, "dash": "dot"}
+_LABEL_WIDTH = 0.25
+"""The share of a narrow chart's width that a label covers."""
 
 
-def shapes(events: Sequence[ChartEvent]) -> list[dict[str, Any]]:
-    """Return the events as Plotly shapes over the whole height; of each kind, the latest has the label."""
-    latest = {event.kind: place for place, event in enumerate(events)}
-    return [_shape(event, labelled=latest[event.kind] == place) for place, event in enumerate(events)]
+def shapes(events: Sequence[ChartEvent], seconds: float) -> list[dict[str, Any]]:
+    """Return the events as Plotly shapes over the whole height of a chart of `seconds`.
+
+    The latest event of a kind has a label, and so does each earlier one whose label does not cover a later label.
+    """
+    labelled = _labelled(events, _LABEL_WIDTH * seconds)
+    return [_shape(event, labelled=place in labelled) for place, event in enumerate(events)]
+
+
+def _labelled(events: Sequence[ChartEvent], apart: float) -> set[int]:
+    """Return the places of the events with a label: of each kind, the latest ones that are far enough apart."""
+    begins: dict[str, float] = {}
+    return {place for place, event in _latest_first(events) if _has_room(event, begins, apart)}
+
+
+def _latest_first(events: Sequence[ChartEvent]) -> Iterable[tuple[int, ChartEvent]]:
+    return sorted(enumerate(events), key=lambda one: one[1].begin, reverse=True)
+
+
+def _has_room(event: ChartEvent, begins: dict[str, float], apart: float) -> bool:
+    """Return whether the label fits before the next label of its kind, and remember its beginning if so."""
+    fits = event.kind not in begins or event.begin <= begins[event.kind] - apart
+    if fits:
+        begins[event.kind] = event.begin
+    return fits
 
 
 def _shape(event: ChartEvent, *, labelled: bool) -> dict[str, Any]:
@@ -28,12 +55,16 @@ def _shape(event: ChartEvent, *, labelled: bool) -> dict[str, Any]:
     if event.kind in _FILLS:
         shape["fillcolor"] = _FILLS[event.kind]
     if labelled:
-        shape["label"] = {"text": _LABELS[event.kind], "textangle": 0, "font": {"size": 10}, "padding": 2} | (
+        shape["label"] = {"text": _label(event), "textangle": 0, "font": {"size": 10}, "padding": 2} | (
             {"textposition": "top left"}
             if event.kind in _FILLS
             else {"textposition": "start", "xanchor": "left", "yanchor": "bottom"}
         )
     return shape
+
+
+def _label(event: ChartEvent) -> str:
+    return _LABELS[event.kind] if event.count == 1 else f"{event.count:,} producers started"
 
 
 def _time(at: float) -> str:

@@ -111,7 +111,11 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         series = _slice_rows(store, view, since, until, step)
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view)
-        cut_off = store.rows("cut_off_times", since=since, until=until, **origin)
+        cut_off = (
+            store.rows("cut_off_times", since=since, until=until, **origin)
+            if any(row["cut_off"] for row in (*series[1], *latest[1]))
+            else []
+        )
         died = store.rows("death_times", since=since, until=until, **view.where)
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]

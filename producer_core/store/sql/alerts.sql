@@ -1,6 +1,6 @@
 -- name: alerts_list
 -- Episodes, firing ones first, then the newest: all of them, or one state, or since a point in time. Those about producers
--- of another application or cluster are left out.
+-- of another application or cluster are left out. A producer without an application counts the dead letters of all.
 SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at,
        a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by,
        a.telling, a.telling_end,
@@ -8,9 +8,10 @@ SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
                WHERE s.rule = a.rule AND s.subject IN ('', a.subject) AND s.until > $now) AS silenced
 FROM alerts a
 WHERE ($state IS NULL OR a.state = $state) AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since)
-  AND NOT EXISTS (SELECT 1 FROM producers
-                  WHERE producer_id IN (a.subject, a.told_by)
-                    AND (application <> $application OR cluster_id <> $cluster))
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY a.state = 'firing' DESC, a.started_at DESC
 LIMIT $limit;
 
@@ -248,7 +249,8 @@ WHERE alert_id = $alert_id ORDER BY queued_at, status;
 
 -- name: alerts_shown
 -- Episodes for a page: one, or those of a state in a time range, of a topic or a producer; the newest first. Those about
--- producers of another application or cluster are left out.
+-- producers of another application or cluster are left out. A producer without an application counts the dead letters of
+-- all.
 SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
        a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
        a.telling_end,
@@ -260,9 +262,10 @@ WHERE ($alert_id IS NULL OR a.alert_id = $alert_id) AND ($state IS NULL OR a.sta
   AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since) AND ($until IS NULL OR a.started_at < $until)
   AND ($topic IS NULL OR a.subject = $topic OR starts_with(a.subject, $topic::VARCHAR || '/'))
   AND ($producer IS NULL OR a.subject = $producer OR a.told_by = $producer)
-  AND NOT EXISTS (SELECT 1 FROM producers
-                  WHERE producer_id IN (a.subject, a.told_by)
-                    AND (application <> $application OR cluster_id <> $cluster))
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY a.started_at DESC LIMIT $limit;
 
 -- name: alerts_counted
