@@ -95,7 +95,9 @@ def _rule(detail: alert_queries.AlertDetail) -> None:
     if rule is None:
         common.note(f"The rules file no longer contains {item.rule}.")
         return
-    common.fact(f"{item.rule} ({rule.severity})", f"Condition: {alert_wording.rule_condition(rule)}.")
+    common.fact(
+        f"{item.rule} ({rule.severity})", f"Condition: {alert_wording.rule_condition(item.rule, rule)}."
+    )
     if rule.runbook:
         common.fact("Runbook", rule.runbook)
     if item.state == "resolved":

@@ -93,7 +93,7 @@ def _rule(one: alert_queries.RuleState, now: float) -> TableRow:
     cells = (
         [TablePart(one.name, style="strong"), TablePart(one.rule.severity, style="small")],
         TablePart(state.replace(" ", "\u00a0"), style=shown_style),
-        wording.sentence_case(alert_wording.rule_condition(one.rule)),
+        wording.sentence_case(alert_wording.rule_condition(one.name, one.rule)),
         one.rule.advice,
         last,
     )

@@ -13,11 +13,14 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    ReportedByProducer,
     RouteFailing,
     Threshold,
     limit,
     span,
 )
+from producer_core.alerts.reported_alerts import END_CONDITIONS
+from producer_core.alerts.reported_conditions import REPORTED_CONDITIONS
 from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:
@@ -154,14 +157,27 @@ def silence_subject(silence: Silence) -> str:
     return f"{silence.rule} for {silence.subject}" if silence.subject else f"{silence.rule}, all subjects"
 
 
-def rule_condition(rule: AlertRule) -> str:
-    """Return the condition under which a rule fires."""
+def rule_condition(name: str, rule: AlertRule) -> str:
+    """Return the condition under which a rule fires, with its threshold, and when it resolves."""
     if not rule.enabled:
         return "disabled"
     for_ = f", for {span(rule.for_)}" if rule.for_ else ""
     only = f", only for {', '.join(rule.subjects)}" if rule.subjects else ""
-    keeps = f"; resolves {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
-    return f"{_condition(rule.condition)}{for_}{only}{keeps}"
+    return f"{_condition(name, rule.condition)}{for_}{only}{_end_of(name, rule)}"
+
+
+def _end_of(name: str, rule: AlertRule) -> str:
+    """Return when the alert resolves; for a rule that producers report, `keep_firing_for` delays only the notification."""
+    if rule.lasting:
+        return "; fires until acknowledged"
+    if not isinstance(rule.condition, ReportedByProducer):
+        return f"; resolves {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
+    end = END_CONDITIONS.get(name)
+    if end is not None and end.after is not None:
+        return f"; resolves {span(end.after)} after the last report"
+    if end is not None and not end.by:
+        return "; fires until the producer is closed"
+    return f"; notifies {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
 
 
 _METRIC_NAMES: Mapping[str, str] = {
@@ -191,7 +207,7 @@ _METRIC_NAMES: Mapping[str, str] = {
 _SCOPES = {"topic": "per topic", "producer": "per producer", "store": "in total"}
 
 
-def _condition(condition: Condition) -> str:
+def _condition(name: str, condition: Condition) -> str:
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             bound = condition.above if condition.above is not None else condition.below
@@ -215,7 +231,7 @@ def _condition(condition: Condition) -> str:
         case InvalidRuleFile():
             return "the rule file is invalid"
         case _:
-            return "reported by a producer"
+            return REPORTED_CONDITIONS.get(name, "reported by a producer")
 
 
 def _burn_rate(factor: float) -> str:
