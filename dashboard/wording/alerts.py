@@ -19,6 +19,7 @@ from producer_core.alerts.conditions import (
     limit,
     span,
 )
+from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.reported_alerts import END_CONDITIONS
 from producer_core.alerts.reported_conditions import REPORTED_CONDITIONS
 from producer_core.dashboard.wording.time import age
@@ -232,6 +233,30 @@ def _condition(name: str, condition: Condition) -> str:
             return "the rule file is invalid"
         case _:
             return REPORTED_CONDITIONS.get(name, "reported by a producer")
+
+
+def metric_title(metric: str, subject: str) -> str:
+    """Return the heading of the chart of an alert's metric."""
+    name = _METRIC_NAMES[metric]
+    return f"{name[:1].upper()}{name[1:]}: {'all topics' if subject == ALL_TOPICS else subject}"
+
+
+def last_value(item: Alert, rule: AlertRule | None) -> str:
+    """Return the last value of a threshold whose metric has no history in the store; empty for other rules."""
+    if rule is None or not isinstance(rule.condition, Threshold) or item.value is None:
+        return ""
+    metric = rule.condition.metric
+    return (
+        f"Last {_METRIC_NAMES[metric]}: {limit(metric, item.value)}; the threshold is "
+        f"{limit(metric, item.threshold or 0.0)}. The store keeps no history of it."
+    )
+
+
+def durations(episodes: int, last: float, total: float, longest: float) -> str | tuple[str, str]:
+    """Return how long an alert fired, and for repeats in total and at most."""
+    if episodes == 1:
+        return age(last)
+    return age(last), f"{age(total)} in total, {age(longest)} at most"
 
 
 def _burn_rate(factor: float) -> str:

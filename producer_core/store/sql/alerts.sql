@@ -268,6 +268,35 @@ WHERE ($alert_id IS NULL OR a.alert_id = $alert_id) AND ($state IS NULL OR a.sta
                          OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY a.started_at DESC LIMIT $limit;
 
+-- name: alerts_history
+-- Episodes as in alerts_shown, those of one rule and subject together: the latest one, their number, their first start, and
+-- the seconds for which they fired, in total and at most. `total` counts the episodes of all rules and subjects.
+SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
+       a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
+       a.telling_end, count(*) OVER same AS episodes, min(a.began) OVER same AS first_at,
+       sum(a.lasted) OVER same AS lasted, max(a.lasted) OVER same AS longest, count(*) OVER () AS total
+FROM (SELECT *, coalesce(fired_at, started_at) AS began,
+             greatest(0, coalesce(resolved_at, $now) - coalesce(fired_at, started_at)) AS lasted FROM alerts) a
+WHERE ($state IS NULL OR a.state = $state)
+  AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since) AND ($until IS NULL OR a.started_at < $until)
+  AND ($topic IS NULL OR a.subject = $topic OR starts_with(a.subject, $topic::VARCHAR || '/'))
+  AND ($producer IS NULL OR a.subject = $producer OR a.told_by = $producer)
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
+WINDOW same AS (PARTITION BY a.rule, a.subject)
+QUALIFY row_number() OVER (PARTITION BY a.rule, a.subject ORDER BY a.started_at DESC) = 1
+ORDER BY a.started_at DESC LIMIT $limit;
+
+-- name: alerts_episodes
+-- The latest episodes of one rule and subject, and the number of all.
+SELECT rule, severity, subject, state, value, threshold, text, advice, started_at, changed_at, resolved_at,
+       acknowledged_by, acknowledged_at, fired_at, since, told_by, muted_by, telling, telling_end,
+       count(*) OVER () AS total
+FROM alerts WHERE rule = $rule AND subject = $subject AND state <> 'pending'
+ORDER BY started_at DESC LIMIT $limit;
+
 -- name: alerts_counted
 -- Per rule that ever fired: the number firing, pending and in total, and the start of the latest.
 SELECT rule, count(*) FILTER (WHERE state = 'firing') AS firing, count(*) FILTER (WHERE state = 'pending') AS pending,

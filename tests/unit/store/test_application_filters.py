@@ -78,7 +78,10 @@ def test_a_filtered_query_returns_what_a_store_of_that_application_alone_returns
     assert found(alone, name)
 
 
-@pytest.mark.parametrize("name", sorted({*FILTERED} - {"alerts_firing", "alerts_list", "alerts_shown"}))
+ALERT_QUERIES = ("alerts_firing", "alerts_history", "alerts_list", "alerts_shown")
+
+
+@pytest.mark.parametrize("name", sorted({*FILTERED} - {*ALERT_QUERIES}))
 def test_an_unknown_application_has_no_data(stores, name):
     both, _ = stores
     nothing = found(both, name, application="unknown")
@@ -97,9 +100,6 @@ def test_the_filter_offers_all_applications_and_clusters(stores):
 
     assert [row["application"] for row in both.rows("applications")] == ["", "billing", "checkout"]
     assert [row["cluster_id"] for row in both.rows("clusters")] == ["c-1", "c-2"]
-
-
-ALERT_QUERIES = ("alerts_firing", "alerts_list", "alerts_shown")
 
 
 def fire(store, name, rule, subject, told_by):
