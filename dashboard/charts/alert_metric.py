@@ -10,8 +10,8 @@ from typing import Any
 from producer_core.alerts.conditions import limit
 from producer_core.dashboard.charts.chart import blank, mode, or_message, values
 from producer_core.dashboard.queries.alert_metric import AlertMetric
-from producer_core.dashboard.theme import COLOURS
 
+_LINES = ("#2563eb", "#0891b2")
 _THRESHOLD = "#dc2626"
 _SHARES = ("error_rate", "attempt_failure_rate")
 
@@ -30,7 +30,7 @@ def alert_metric(page: AlertMetric) -> Any:
             marker={"size": 3},
             connectgaps=False,
             hovertemplate=f"%{{y:,.3~r}}{suffix}",
-            line={"width": 2, "color": COLOURS[place % len(COLOURS)]},
+            line={"width": 2, "color": _LINES[place % len(_LINES)]},
         )
     or_message(figure, page, "No statistics of this time are in the store.")
     if values(figure):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,34 +19,39 @@ _LABEL_WIDTH = 0.25
 """The share of a narrow chart's width that a label covers."""
 
 
-def shapes(events: Sequence[ChartEvent], seconds: float) -> list[dict[str, Any]]:
-    """Return the events as Plotly shapes over the whole height of a chart of `seconds`.
+def shapes(events: Sequence[ChartEvent], since: float, until: float) -> list[dict[str, Any]]:
+    """Return the events as Plotly shapes over the whole height of a chart of this range.
 
-    The latest event of a kind has a label, and so does each earlier one whose label does not cover a later label.
+    The latest event of a kind has a label, and so does each earlier one whose label does not cover a later label. A
+    label at the right edge ends at its event.
     """
-    labelled = _labelled(events, _LABEL_WIDTH * seconds)
-    return [_shape(event, labelled=place in labelled) for place, event in enumerate(events)]
+    width = _LABEL_WIDTH * (until - since)
+    labelled = _labelled(events, width, until)
+    return [
+        _shape(event, labelled=place in labelled, at_edge=_is_at_edge(event, width, until))
+        for place, event in enumerate(events)
+    ]
 
 
-def _labelled(events: Sequence[ChartEvent], apart: float) -> set[int]:
+def _labelled(events: Sequence[ChartEvent], width: float, until: float) -> set[int]:
     """Return the places of the events with a label: of each kind, the latest ones that are far enough apart."""
-    begins: dict[str, float] = {}
-    return {place for place, event in _latest_first(events) if _has_room(event, begins, apart)}
+    free: dict[str, float] = {}
+    found = set()
+    for place, event in sorted(enumerate(events), key=lambda one: one[1].begin, reverse=True):
+        begin, end = (event.begin, event.begin + width)
+        if _is_at_edge(event, width, until):
+            begin, end = event.end - width, event.end
+        if end <= free.get(event.kind, end):
+            free[event.kind] = begin
+            found.add(place)
+    return found
 
 
-def _latest_first(events: Sequence[ChartEvent]) -> Iterable[tuple[int, ChartEvent]]:
-    return sorted(enumerate(events), key=lambda one: one[1].begin, reverse=True)
+def _is_at_edge(event: ChartEvent, width: float, until: float) -> bool:
+    return event.begin + width > until
 
 
-def _has_room(event: ChartEvent, begins: dict[str, float], apart: float) -> bool:
-    """Return whether the label fits before the next label of its kind, and remember its beginning if so."""
-    fits = event.kind not in begins or event.begin <= begins[event.kind] - apart
-    if fits:
-        begins[event.kind] = event.begin
-    return fits
-
-
-def _shape(event: ChartEvent, *, labelled: bool) -> dict[str, Any]:
+def _shape(event: ChartEvent, *, labelled: bool, at_edge: bool) -> dict[str, Any]:
     shape: dict[str, Any] = {
         "type": "rect" if event.kind in _FILLS else "line",
         "xref": "x", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "x0": _time(event.begin), "x1": _time(event.end),
@@ -55,10 +60,11 @@ def _shape(event: ChartEvent, *, labelled: bool) -> dict[str, Any]:
     if event.kind in _FILLS:
         shape["fillcolor"] = _FILLS[event.kind]
     if labelled:
+        side = "right" if at_edge else "left"
         shape["label"] = {"text": _label(event), "textangle": 0, "font": {"size": 10}, "padding": 2} | (
-            {"textposition": "top left"}
+            {"textposition": f"top {side}"}
             if event.kind in _FILLS
-            else {"textposition": "start", "xanchor": "left", "yanchor": "bottom"}
+            else {"textposition": "start", "xanchor": side, "yanchor": "bottom"}
         )
     return shape
 

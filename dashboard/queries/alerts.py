@@ -16,7 +16,6 @@ from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.routes import NAMED, missing_addresses, routes_of
 from producer_core.dashboard.queries.alert_history import AlertHistory, alert_history, episodes_of
-from producer_core.dashboard.queries.alert_metric import AlertMetric, alert_metric
 from producer_core.dashboard.queries.replays import operations, where_of
 from producer_core.dashboard.queries.urgency import Urgency, urgency
 from producer_core.dashboard.queries.view import View
@@ -131,8 +130,6 @@ class AlertDetail:
     since: float
     until: float
     names: Mapping[str, str]
-    metric: AlertMetric | None = None
-    """The metric over time; None where the store keeps no history of it."""
     episodes: tuple[Alert, ...] = ()
     """The latest episodes of the rule and subject, this one included, and `episodes_total` is the number of all."""
     episodes_total: int = 0
@@ -181,7 +178,6 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         silences = AlertLog(store, clock=lambda: now).silences()
         names = _names(store, now)
         rule = rule_set_of(store).rules.get(item.rule)
-        metric = alert_metric(store, item, rule, now)
         episodes, episodes_total = episodes_of(store, item)
     topic = item.subject.partition("/")[0]
     about_topic = topic in topics and item.subject != ALL_TOPICS
@@ -196,7 +192,6 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         since=item.started_at - _lookback(rule),
         until=(item.resolved_at or now) + 30,
         names=names,
-        metric=metric,
         episodes=episodes,
         episodes_total=episodes_total,
     )

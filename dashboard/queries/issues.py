@@ -39,8 +39,8 @@ class Issue:
 
     `waiting` counts its pending dead letters of any age, `handled` the failed messages of the range that were replayed
     or archived since. `first_seen` goes back as far as the store does. `new` marks an issue first seen in the range.
-    `state` is `failing` after a failure within the last minute; else `pending` with dead letters that wait for a
-    decision, `replaying`, `handled` once all were replayed or archived, or `retried` if no message became a dead letter.
+    `state` is `failing` after a failure within the last minute; else `pending` while it has pending dead
+    letters, `replaying`, `handled` once all were replayed or archived, or `retried` if no message became a dead letter.
     """
 
     topic: str
@@ -110,26 +110,26 @@ def issues(
     before = {_key(row): row["count"] for row in failed_before.rows}
     found = []
     for key in {*attempts, *dead}:
-        row: Mapping[str, Any] = dead.get(key, {})
-        last = max(seen.get(key, 0.0), row.get("last", 0.0)) or None
-        first = rows.first_seen.get(key)
-        handled = row.get("cured", 0) + row.get("aside", 0)
+        deaths: Mapping[str, Any] = dead.get(key, {})
+        failed_count, waiting = deaths.get("count", 0), rows.waiting.get(key, 0)
+        handled = deaths.get("cured", 0) + deaths.get("aside", 0)
+        last, first = max(seen.get(key, 0.0), deaths.get("last", 0.0)) or None, rows.first_seen.get(key)
         found.append(
             Issue(
                 topic=key[0],
                 failure=failure_of(key[1]),
-                fingerprint=row.get("fingerprint", ""),
+                fingerprint=deaths.get("fingerprint", ""),
                 attempts=attempts[key],
                 attempts_before=earlier[key],
-                dead=row.get("count", 0),
+                dead=failed_count,
                 dead_before=before.get(key, 0),
-                waiting=rows.waiting.get(key, 0),
+                waiting=waiting,
                 handled=handled,
                 trend=_trend(rows, key, view, now),
                 first_seen=first,
                 last_seen=last,
                 new=detects_new and first is not None and first >= view.since(now),
-                state=_state(last, row.get("count", 0), rows.waiting.get(key, 0), handled, view, now),
+                state=_state(last, failed_count, waiting, handled, view, now),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.dead, -one.attempts, one.code, one.topic)))

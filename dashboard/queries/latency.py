@@ -29,7 +29,7 @@ _ROW = 2 ** (SCALE - 2)
 """Buckets of the histogram in one row of the heatmap; four rows cover a factor of two."""
 
 Rows = Sequence[Mapping[str, Any]]
-Connection = Literal["connected", "partly connected", "not connected", "not used"]
+Connection = Literal["connected", "partly connected", "not connected", "not used", "no data"]
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ def connections(brokers: Iterable[BrokerNumbers], clients: Rows, samples: Rows) 
 
     A client without any connection has none to a broker that its statistics no longer list.
     """
-    newest = max((row["window_start"] for row in (*clients, *samples)), default=0)
+    newest = max((row["window_start"] for row in (*clients, *samples)), default=None)
+    if newest is None:
+        return {broker.key: "no data" for broker in brokers}
     latest = [row for row in samples if row["window_start"] > newest - LATEST_S]
     cut_off = sum(row["cut_off"] for row in clients if row["window_start"] > newest - LATEST_S)
     found: dict[str, Connection] = {}

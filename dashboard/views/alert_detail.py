@@ -34,7 +34,8 @@ def show(path: Path, alert_id: str) -> None:
         return
     item = detail.alert
     alert_cards.draw(path, item, detail.rule, detail.silence, detail.now, detail.names, linked=False)
-    _metric(detail)
+    with common.panel(path):
+        _metric(path, detail)
     left, right = st.columns(2, gap="medium")
     with left:
         _timeline(detail)
@@ -48,9 +49,9 @@ def _close() -> None:
     st.query_params.pop("alert", None)
 
 
-def _metric(detail: alert_queries.AlertDetail) -> None:
+def _metric(path: Path, detail: alert_queries.AlertDetail) -> None:
     """Draw the metric that the rule evaluates, with its threshold, or the last value where there is no history."""
-    item, metric = detail.alert, detail.metric
+    item, metric = detail.alert, alert_reads.metric(path, detail.alert.alert_id)
     if metric is None:
         if text := alert_wording.last_value(item, detail.rule):
             common.note(text)

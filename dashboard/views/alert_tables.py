@@ -71,9 +71,7 @@ def _resolved(found: RepeatedAlert, now: float, names: Mapping[str, str]) -> Tab
             _moment(started, now),
             text,
             _times(found, now),
-            alert_wording.durations(
-                found.episodes, (item.resolved_at or now) - started, found.lasted, found.longest
-            ),
+            _durations(found, (item.resolved_at or now) - started),
             item.acknowledged_by or "–",
         ),
     )
@@ -84,6 +82,13 @@ def _times(found: RepeatedAlert, now: float) -> Cell:
         return "1"
     first = wording.stamp(found.first_at, common.zone(), now)
     return f"{found.episodes:,}", TablePart(f"since {first.text}", style="small", tooltip=first.more)
+
+
+def _durations(found: RepeatedAlert, last: float) -> Cell:
+    if found.episodes == 1:
+        return wording.age(last)
+    together = alert_wording.durations(found.lasted, found.longest)
+    return wording.age(last), TablePart(together, style="small")
 
 
 def _moment(at: float, now: float) -> TablePart:

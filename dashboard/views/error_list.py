@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import wording
 from producer_core.dashboard.components import live_table
-from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow
+from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow, TextStyle
 from producer_core.dashboard.queries.error_groups import GroupLine
 from producer_core.dashboard.queries.errors import CodeLine, ErrorsPage, KindLine, TopicLine
 from producer_core.dashboard.queries.issues import Issue
@@ -97,7 +99,7 @@ def _seen(one: Issue, now: float) -> Cell:
 
 def _state(one: Issue) -> Cell:
     text, style, tooltip = error_wording.ISSUE_STATES[one.state]
-    lines: list[Line] = [TablePart(text, style, tooltip=tooltip)]
+    lines: list[Line] = [TablePart(text, cast("TextStyle", style), tooltip=tooltip)]
     if detail := error_wording.issue_counts(one.waiting, one.handled):
         lines.append(TablePart(detail, "small"))
     return lines
@@ -108,7 +110,13 @@ def _actions(one: Issue) -> Cell:
     lines: list[Line] = []
     if one.waiting:
         address = dead_letters_address(topic=one.topic, code=one.code)
-        lines.append(TablePart("Replay or clear", href=address, tooltip="Open its pending dead letters"))
+        lines.append(
+            TablePart(
+                "Replay or clear".replace(" ", "\u00a0"),
+                href=address,
+                tooltip="Open its pending dead letters",
+            )
+        )
     if one.fingerprint:
         lines.append(
             TablePart(

@@ -38,5 +38,6 @@ def _marks_of_long_range(path: Path, view: View) -> list[dict[str, Any]]:
 def _read(path: Path, view: View) -> list[dict[str, Any]]:
     """Return the marks, or none after a failure: a read that exceeds its limit must not be repeated at each refresh."""
     with contextlib.suppress(StoreError):
-        return shapes(chart_events(open_store(path), view, time.time()), view.seconds)
+        now = time.time()
+        return shapes(chart_events(open_store(path), view, now), view.since(now), view.at(now))
     return []

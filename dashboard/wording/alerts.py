@@ -178,7 +178,7 @@ def _end_of(name: str, rule: AlertRule) -> str:
         return f"; resolves {span(end.after)} after the last report"
     if end is not None and not end.by:
         return "; fires until the producer is closed"
-    return f"; notifies {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
+    return f"; its end is notified after {span(rule.keep_firing_for)}" if rule.keep_firing_for else ""
 
 
 _METRIC_NAMES: Mapping[str, str] = {
@@ -252,11 +252,9 @@ def last_value(item: Alert, rule: AlertRule | None) -> str:
     )
 
 
-def durations(episodes: int, last: float, total: float, longest: float) -> str | tuple[str, str]:
-    """Return how long an alert fired, and for repeats in total and at most."""
-    if episodes == 1:
-        return age(last)
-    return age(last), f"{age(total)} in total, {age(longest)} at most"
+def durations(total: float, longest: float) -> str:
+    """Return how long the repeats of an alert fired, in total and at most."""
+    return f"{age(total)} in total, {age(longest)} at most"
 
 
 def _burn_rate(factor: float) -> str:

@@ -11,7 +11,6 @@ from producer_core.dashboard.wording.numbers import count, short
 from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:
-    from producer_core.dashboard.components.live_table import TextStyle
     from producer_core.dashboard.queries.issues import State, Trend
 
 KINDS: Mapping[str, str] = {
@@ -150,7 +149,7 @@ def without_dead_letters(missing: int, dead: int) -> str:
     )
 
 
-ISSUE_STATES: Mapping[State, tuple[str, TextStyle, str]] = {
+ISSUE_STATES: Mapping[State, tuple[str, str, str]] = {
     "failing": ("failing now", "bad", "It failed within the last minute."),
     "pending": ("pending", "warning", "Its dead letters wait to be replayed or cleared."),
     "replaying": ("replaying", "plain", "A replay sends its dead letters."),
@@ -162,7 +161,7 @@ ISSUE_STATES: Mapping[State, tuple[str, TextStyle, str]] = {
 
 def issue_counts(waiting: int, handled: int) -> str:
     """Return how many dead letters of an issue wait, and how many were handled."""
-    parts = [f"{count(waiting)} pending"] if waiting else []
+    parts = [plural(waiting, "dead letter")] if waiting else []
     parts += [f"{count(handled)} handled"] if handled else []
     return ", ".join(parts)
 

@@ -14,9 +14,9 @@ REPORTED_CONDITIONS: Mapping[str, str] = MappingProxyType(
         "high_dlq_size": "more than dlq_size_threshold (default 100) dead letters of the application are pending",
         "high_memory_usage": "a process uses more than memory_usage_threshold (default 80%) of its memory limit",
         "connection_lost": "no broker is connected in 2 health checks in a row, or in 1 if the reason is known",
-        "circuit_opened": "failure_rate_threshold (default 50%) of at least minimum_number_of_calls (default 20) attempts "
-        "fail within sliding_window_size_s (default 10 s), or no broker is connected, or none acknowledges a message, "
-        "for max_in_flight_age_s (default 5 s)",
+        "circuit_opened": "at least failure_rate_threshold (default 50%) of minimum_number_of_calls (default 20) or more "
+        "attempts fail within sliding_window_size_s (default 10 s), or for max_in_flight_age_s (default 5 s) no broker is "
+        "connected or none acknowledges a message",
         "store_unavailable": "the store cannot be read or written for 60 s",
         "dedup_degraded": "Redis does not respond, so duplicates are not suppressed",
         "telemetry_failing": "more than 50% of at least 30 windows of the last 5 min did not reach the telemetry topic",

@@ -103,7 +103,7 @@ def test_a_replay_is_a_band_from_its_start_until_its_end_or_now(store):
 def test_events_of_any_time_are_drawn_within_the_range(store):
     add_replay(store, "far", NOW - 9000, 1e20)
     assert chart_events(store, VIEW, NOW) == (ChartEvent("replay", VIEW.since(NOW), NOW),)
-    assert shapes(chart_events(store, VIEW, NOW), VIEW.seconds)
+    assert shapes(chart_events(store, VIEW, NOW), VIEW.since(NOW), NOW)
 
 
 def test_a_replay_that_does_not_run_is_no_band_until_now(store):

@@ -234,3 +234,11 @@ def test_a_broker_that_some_producers_reach_is_partly_connected(store):
             )
         )
     assert queries.latency(store, VIEW, NOW).connections == {"1@c": "partly connected"}
+
+
+def test_the_connection_is_unknown_without_recent_samples(store):
+    ats = range(int(NOW) - 90, int(NOW) - 60)
+    store.append(
+        Batch("p", 0, client_statistics=tuple(map(client, ats)), broker_statistics=tuple(map(broker, ats)))
+    )
+    assert queries.latency(store, VIEW, NOW).connections == {"1@c": "no data"}

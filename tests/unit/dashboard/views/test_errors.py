@@ -51,7 +51,7 @@ def test_a_row_is_an_issue_with_its_state_and_actions(path, store, monkeypatch):
     assert [row[0].split()[0] for row in rows] == ["POLICY_VIOLATION", "MSG_SIZE_TOO_LARGE", "_TIMED_OUT"]
     policy, size, timed_out = rows
     assert (policy[2], policy[3]) == ("4 before: 5", "2 unchanged")
-    assert policy[5].startswith("failing now") and "4 pending" in policy[5]
+    assert policy[5].startswith("failing now") and "4 dead letters" in policy[5]
     assert policy[6] == "Replay or clear Details"
     assert size[0].split()[:2] == ["MSG_SIZE_TOO_LARGE", "new"]
     assert timed_out[6] == "none"

@@ -111,7 +111,7 @@ def test_every_rule_states_its_condition(name):
     ("name", "text"),
     [
         ("high_error_rate", "more than error_rate_threshold (default 5%) of a producer's messages failed between two "
-         "health checks; notifies 5 min after it clears"),
+         "health checks; its end is notified after 5 min"),
         ("slow_delivery", "latency p99 per topic above 10 s over 5 min, for 5 min; resolves 10 min after it clears"),
         ("order_break", "at least 1 message was acknowledged before an earlier one with the same key was retried; "
          "resolves 10 min after the last report"),
