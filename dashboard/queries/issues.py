@@ -17,7 +17,7 @@ Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str]
 """Topic and code."""
 
-State = Literal["failing", "pending", "replaying", "handled", "retried"]
+State = Literal["failing", "pending", "replaying", "handled", "retried", "elsewhere"]
 
 BARS = 30
 """The approximate number of bars in a trend."""
@@ -40,7 +40,8 @@ class Issue:
     `waiting` counts its pending dead letters of any age, `handled` the failed messages of the range that were replayed
     or archived since. `first_seen` goes back as far as the store does. `new` marks an issue first seen in the range.
     `state` is `failing` after a failure within the last minute; else `pending` while it has pending dead
-    letters, `replaying`, `handled` once all were replayed or archived, or `retried` if no message became a dead letter.
+    letters, `replaying`, `handled` once all were replayed or archived, `retried` if no message became a dead letter, or
+    `elsewhere` where messages of the topic failed whose dead letters are in other stores.
     """
 
     topic: str
@@ -75,7 +76,7 @@ class IssueRows:
 
 
 def issue_rows(store: Store, view: View, since: int, until: int | None) -> IssueRows:
-    width = max(1, view.seconds // BARS // view.step * view.step) if view.step < view.seconds else view.step
+    width = max(view.step, view.seconds // BARS // view.step * view.step)
     span = {"since": since, "until": until, "bucket": width, **view.where}
     filters = {name: view.where[name] for name in ("topic", "application", "cluster")}
     return IssueRows(
@@ -129,19 +130,29 @@ def issues(
                 first_seen=first,
                 last_seen=last,
                 new=detects_new and first is not None and first >= view.since(now),
-                state=_state(last, failed_count, waiting, handled, view, now),
+                state=_state(
+                    last,
+                    failed_count,
+                    waiting,
+                    handled,
+                    view,
+                    now,
+                    elsewhere=key[0] in failed.without_dead_letters,
+                ),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.dead, -one.attempts, one.code, one.topic)))
 
 
-def _state(last: float | None, dead: int, waiting: int, handled: int, view: View, now: float) -> State:
+def _state(
+    last: float | None, dead: int, waiting: int, handled: int, view: View, now: float, *, elsewhere: bool
+) -> State:
     if last is not None and not view.over(now) and now - last <= _MINUTE:
         return "failing"
     if waiting:
         return "pending"
     if not dead:
-        return "retried"
+        return "elsewhere" if elsewhere else "retried"
     return "handled" if handled >= dead else "replaying"
 
 

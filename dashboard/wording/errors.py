@@ -155,6 +155,7 @@ ISSUE_STATES: Mapping[State, tuple[str, str, str]] = {
     "replaying": ("replaying", "plain", "A replay sends its dead letters."),
     "handled": ("handled", "good", "All of its failed messages were replayed or archived."),
     "retried": ("retried", "quiet", "Attempts failed, but no message became a dead letter."),
+    "elsewhere": ("in other stores", "quiet", "Producers of the topic keep dead letters in other stores."),
 }
 """The name of an issue's state, its look, and its meaning."""
 

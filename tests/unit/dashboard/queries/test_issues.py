@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from producer_core.dashboard.queries.errors import errors
+from producer_core.dashboard.queries.issues import State
 from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.wording.errors import ISSUE_STATES
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch
 from tests.fixtures.errors import error, fill
@@ -97,3 +101,22 @@ def test_no_issue_of_a_past_range_fails_now(store):
     past = View("Custom", start=int(NOW) - 500, end=int(NOW) - 300)
     one = found(store, past)["payments", "POLICY_VIOLATION"]
     assert (one.state, one.attempts, one.dead) == ("pending", 5, 2)
+
+
+def test_an_issue_whose_dead_letters_are_in_other_stores_is_not_called_retried(store):
+    fill(store)
+    rows = (counts(NOW - 30, "refunds", dead=2, producer="q"),)
+    store.append(Batch("q", 0, rows, (), (error(30, topic="refunds"),)))
+    one = found(store, now=NOW + 90)["refunds", "POLICY_VIOLATION"]
+    assert (one.dead, one.state) == (0, "elsewhere")
+
+
+def test_a_trend_of_years_has_a_bar_for_each_window(store):
+    fill(store)
+    view = View("Custom", start=int(NOW) - 200 * 86_400, end=int(NOW))
+    assert all(len(one.trend.counts) <= 200 for one in errors(store, view, NOW + 1).issues)
+
+
+@pytest.mark.parametrize("state", get_args(State))
+def test_every_state_has_a_text(state):
+    assert all(ISSUE_STATES[state])
