@@ -18,6 +18,7 @@ from producer_core.diagnostics.causes import (
     merged,
     over_time,
 )
+from producer_core.diagnostics.compression_advice import CompressionAdvice, compression_advice
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
@@ -99,6 +100,7 @@ class LatencyPage:
     findings: tuple[CauseFinding, ...]
     whole: CauseInputs
     seen_at: float | None
+    compression: tuple[CompressionAdvice, ...] = ()
 
     @property
     def has_client_stats(self) -> bool:
@@ -130,6 +132,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         died = store.rows("death_times", since=since, until=until, **view.where)
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        compression = compression_advice(store, since=since, until=until, **view.where)
     slices = _slices(step, at, failed, *series)
     findings = over_time(
         slices,
@@ -160,6 +163,7 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         ),
         whole=whole,
         seen_at=seen_at,
+        compression=tuple(compression),
     )
 
 

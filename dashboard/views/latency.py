@@ -67,6 +67,7 @@ def _draw(path: Path, page: queries.LatencyPage, view: queries.View) -> None:
         )
     _topics(page)
     _brokers(page)
+    _compression(page)
 
 
 def _accuracy() -> str:
@@ -158,6 +159,36 @@ def _brokers(page: queries.LatencyPage) -> None:
 
 def _is_live(page: queries.LatencyPage) -> bool:
     return time.time() - page.now < _LIVE_S
+
+
+def _compression(page: queries.LatencyPage) -> None:
+    """Draw what each codec saves. Nothing is shown until producers have taken samples."""
+    if not page.compression:
+        return
+    common.heading("Compression by topic")
+    common.note(
+        "From samples of the messages in flight. A producer has one codec for all its topics; "
+        "compression_type='auto' chooses it at each start."
+    )
+    head = ("Topic", "In use", "Sampled", "lz4 leaves", "zstd leaves", "lz4 time", "zstd time", "Suggestion")
+    rows = [
+        (
+            one.topic,
+            one.codec,
+            wording.size(one.compression.sample.bytes),
+            wording.percent(one.compression.share("lz4")),
+            wording.percent(one.compression.share("zstd")),
+            _time_per_mebibyte(one.compression.sample.lz4_seconds, one.compression.sample.bytes),
+            _time_per_mebibyte(one.compression.sample.zstd_seconds, one.compression.sample.bytes),
+            one.suggestion,
+        )
+        for one in page.compression
+    ]
+    st.html(_table("Compression by topic", head, rows))
+
+
+def _time_per_mebibyte(seconds: float, measured: int) -> str:
+    return f"{wording.milliseconds(seconds / measured * (1 << 20))}/MiB"
 
 
 def _table(label: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -123,9 +123,17 @@ def get(store: Store, operation_id: str) -> Operation:
     return operation_of(found[0])
 
 
-def list_operations(store: Store, *, state: State | None = None, limit: int = 50) -> list[Operation]:
-    """Return the operations, latest first."""
-    return [operation_of(row) for row in store.rows("operations", state=state, limit=limit)]
+def list_operations(
+    store: Store,
+    *,
+    state: State | None = None,
+    limit: int = 50,
+    application: str | None = None,
+    cluster: str | None = None,
+) -> list[Operation]:
+    """Return the operations, latest first. They belong to the applications of their dead letters."""
+    rows = store.rows("operations", state=state, limit=limit, application=application, cluster=cluster)
+    return [operation_of(row) for row in rows]
 
 
 def live(store: Store) -> list[Operation]:

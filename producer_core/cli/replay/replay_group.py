@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
+_NO_SUCH_REPLAY = "No replay of this application and cluster."
 _NO_REPLAY = "No replay yet. Start one with producer-core dlq replay."
 
 
@@ -40,17 +41,21 @@ def replay() -> None:
 
 @replay.command(name="list")
 @options.store_option
+@options.application
+@options.cluster
 @click.option("--limit", type=options.ROWS, default=20, show_default=True, help="Maximum number of replays.")
 @options.as_json
-def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
-    """List the latest replays with their states."""
+def list_(
+    store_path: Path | None, application: str | None, cluster: str | None, limit: int, as_json: bool
+) -> None:
+    """List the latest replays with their states. A replay belongs to the applications of its dead letters."""
     from producer_core.replay import list_operations
 
-    found = list_operations(_current_store(store_path), limit=limit)
+    found = list_operations(_current_store(store_path), limit=limit, application=application, cluster=cluster)
     if as_json:
         output.emit([replay_text.as_dict(operation, operation.message or "") for operation in found])
     elif not found:
-        output.say(_NO_REPLAY)
+        output.say(_NO_REPLAY if application is None and cluster is None else _NO_SUCH_REPLAY)
     else:
         columns = ("replay", "state", "started", "by", "done", "of", "failed again", "skipped", "message")
         output.table(

@@ -152,9 +152,13 @@ SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
        (SELECT max(window_start) FROM statistics) AS window_start;
 
 -- name: operations
--- Replays, the latest first; `state` restricts to one state.
+-- Replays, the latest first; `state` restricts to one state. A replay belongs to the applications of its dead letters.
 SELECT * FROM operations
 WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND ($application IS NULL OR operation_id IN (
+          SELECT operation_id FROM operation_records
+          WHERE message_id IN (SELECT message_id FROM dead_letters WHERE application = $application)))
 ORDER BY created_at DESC LIMIT coalesce($limit, 50);
 
 -- name: operation_records

@@ -187,3 +187,18 @@ def test_every_action_is_audited(store, clock):
         ("replay_pause", "ann"),
         ("replay_resume", "ann"),
     ]
+
+
+def test_replays_are_listed_by_the_application_of_their_dead_letters_and_by_cluster(store, clock):
+    for number, application in enumerate(("checkout", "billing")):
+        DeadLetters(store, clock=clock).add(
+            [dead_letter(number, application=application, cluster_id=f"c-{application}")]
+        )
+        replay.plan(store, DeadLetterFilter(application=application), **BY, can_run=True, clock=clock)
+
+    def listed(**where):
+        return [one.cluster_id for one in replay.list_operations(store, **where)]
+
+    assert listed(application="billing") == listed(cluster="c-billing") == ["c-billing"]
+    assert listed(application="billing", cluster="c-checkout") == listed(application="unknown") == []
+    assert len(listed()) == 2

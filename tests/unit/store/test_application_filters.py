@@ -8,6 +8,7 @@ from producer_core.alerts.rules import RULES
 from producer_core.dlq import DeadLetters
 from producer_core.metrics.batch import KINDS
 from producer_core.store import Batch, Store
+from producer_core.store.compression_samples import CompressionRow, save_compression
 from producer_core.store.queries import queries
 from tests.fixtures.replays import dead_letter
 from tests.fixtures.store_batches import heartbeat
@@ -45,6 +46,20 @@ def add(store, application, number):
     DeadLetters(store).add(
         [dead_letter(number, cluster_id=cluster, producer_id=producer, application=application)]
     )
+    save_compression(
+        store, [CompressionRow(producer, cluster, "orders", NOW, "lz4", 1.0, 9, 9, 99, 9, 9, 1.0, 1.0)]
+    )
+    with store.borrow(write=True) as connection:
+        connection.execute(
+            "INSERT INTO operations BY NAME SELECT ? AS operation_id, ? AS cluster_id, '{}' AS selection, 'done' AS state, "
+            "'ann' AS who, 'cli' AS origin, 1.0 AS created_at, 1 AS total, 1 AS acknowledged, 0 AS landed, "
+            "0 AS failed_again, 0 AS skipped",
+            [f"o-{producer}", cluster],
+        )
+        connection.execute(
+            "INSERT INTO operation_records BY NAME SELECT ? AS operation_id, 0 AS ord, ? AS message_id, 'acknowledged' AS state",
+            [f"o-{producer}", dead_letter(number).message_id],
+        )
     store.execute(
         "alerts_fire", alert_id=f"a-{producer}", rule="producer_down", severity="critical", subject=producer, value=1,
         threshold=0, text="down", advice="", started_at=NOW, told_by=producer,
