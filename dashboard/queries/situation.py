@@ -19,6 +19,9 @@ LATELY = 900.0
 CONNECTING = 30.0
 """Seconds after its start in which a producer without a connection and without an error counts as connecting."""
 _BRIEF = 4
+"""Seconds without a broker below which an outage is not reported."""
+_COVERED = 0.9
+"""The share of a minute that samples must cover: a sample a second may come late."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -174,21 +177,45 @@ def outage(rows: Rows, now: float) -> BrokerOutage | None:
 
     Return None where there was none, or only one as brief as any start-up.
     """
-    *_, last = [(), *_runs([row for row in rows if row["cut_off"] >= row["samples"]])]
+    *_, last = [(), *_runs([row for row in rows if _is_cut_off(row)])]
     return _outage_of(last, now)
 
 
 def outages(rows: Rows, now: float) -> tuple[BrokerOutage, ...]:
     """Return every outage in which no producer had a broker connection, oldest first, without the brief ones."""
-    runs = _runs([row for row in rows if row["cut_off"] >= row["samples"]])
+    runs = _runs([row for row in rows if _is_cut_off(row)])
     return tuple(found for run in runs if (found := _outage_of(run, now)) is not None)
+
+
+def partial_outages(rows: Rows, now: float) -> tuple[BrokerOutage, ...]:
+    """Return the times that contain an outage but not its beginning and end: minutes and hours, oldest first.
+
+    Samples of seconds are summed as they age. A minute in which some samples had no broker is either partly an outage,
+    or some of its producers had none. `seconds` is the sum of the samples per producer, at most the length.
+    """
+    runs = _runs([row for row in rows if row["seconds"] > 1 and not _is_cut_off(row)])
+    found = (BrokerOutage(sum(map(_lasted, run)), min(now, _end(run[-1])), begin=_begin(run)) for run in runs)
+    return tuple(one for one in found if one.seconds >= _BRIEF)
+
+
+def _is_cut_off(row: Mapping[str, Any]) -> bool:
+    """Return whether all samples of the row had no broker, and cover its time: a producer may run for a part of it."""
+    return bool(row["cut_off"] >= row["samples"] >= _COVERED * row["seconds"])
+
+
+def _lasted(row: Mapping[str, Any]) -> float:
+    return float(row["seconds"] * row["cut_off"] / max(row["samples"], row["seconds"]))
+
+
+def _begin(run: Rows) -> float:
+    return float(run[0]["window_start"])
 
 
 def _outage_of(cut_off: Rows, now: float) -> BrokerOutage | None:
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
         return None
-    return BrokerOutage(seconds, min(now, _end(cut_off[-1])), begin=float(cut_off[0]["window_start"]))
+    return BrokerOutage(seconds, min(now, _end(cut_off[-1])), begin=_begin(cut_off))
 
 
 def _runs(rows: Rows) -> list[list[Mapping[str, Any]]]:

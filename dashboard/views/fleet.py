@@ -124,7 +124,7 @@ def _tiles(page: Fleet) -> None:
     values = [
         ("Producers", wording.count(page.running), f"Running producers, on {wording.plural(page.hosts, 'host')}."),
         ("Unhealthy", wording.count(len(page.troubled)), "Silent, disconnected, alerting, failing to deliver, or with a full queue."),
-        ("Throughput", wording.rate(page.rate), "Acknowledged messages per second in the last minute of the range."),
+        ("Throughput", wording.rate(page.rate), "Acknowledged messages per second over the last minute, or over a past range."),
         ("Error rate", wording.percent(page.error_rate), "Share of settled messages that became dead letters."),
         ("Latency p50", p50, accuracy),
         ("Latency p99", p99, accuracy),
@@ -140,7 +140,7 @@ def _tiles(page: Fleet) -> None:
 _COLUMNS = (
     Column("Producer", wide=True),
     Column("State"),
-    Column("Rate", number=True, tooltip="Acknowledged messages per second in the last minute of the range."),
+    Column("Rate", number=True, tooltip="Acknowledged messages per second over the last minute, or over a past range."),
     Column("Error rate", number=True, tooltip="Share of settled messages that became dead letters."),
     Column("p99", number=True),
     Column("Dead letters", number=True, tooltip="Pending dead letters in this store."),

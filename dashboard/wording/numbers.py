@@ -45,11 +45,13 @@ def compact(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage; small ones keep a significant digit."""
+    """Return a share as a percentage; small ones keep a significant digit, and only the whole is 100%."""
     if share is None:
         return "–"
     if 0 < share < 0.0001:
         return "< 0.01%"
+    if 0.9995 <= share < 1:
+        return "> 99.9%"
     return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.1f}%"
 
 

@@ -70,10 +70,15 @@ class ClientStats:
     def _dropped(self, brokers: Mapping[Key, list[Any]], *, cut_off: bool) -> dict[Key, list[Any]]:
         """Return rows for brokers that librdkafka dropped during an outage: down, with a disconnect if they were up.
 
-        A broker that is missing while others are up has left the cluster.
+        A broker that is missing while others are up has left the cluster. While none is up, the missing ones stay known,
+        also in samples that do not count as an outage because no connection is needed yet.
         """
-        missing = {key: up for key, up in self._known.items() if key not in brokers} if cut_off else {}
+        any_up = any(values[_UP_SAMPLES] for values in brokers.values())
+        missing = {} if any_up else {key: up for key, up in self._known.items() if key not in brokers}
         present = {key: bool(values[_UP_SAMPLES]) for key, values in brokers.items() if key[0] >= 0}
+        if not cut_off:
+            self._known = present | missing
+            return {}
         self._known = present | dict.fromkeys(missing, False)
         rows = {key: self._broker_values(key, {"state": "DOWN"}) for key in missing}
         for key, was_up in missing.items():

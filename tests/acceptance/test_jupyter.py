@@ -308,7 +308,7 @@ def test_the_widget_requires_only_comm_messages(kernel, chromium, tmp_path):
 
         # A message that fails appears at the next refresh.
         front.until(lambda: cause.count() and "40" in cause.inner_text())
-        assert page.locator(".pc-line").count() and page.locator(".pc-trend rect").count()
+        front.until(lambda: page.locator(".pc-line").count() and page.locator(".pc-trend rect").count())
         front.run("for n in range(5):\n    producer.send_message('payments', {'n': n})\nproducer.flush()")
         front.until(lambda: re.match(r"45\s+POLICY_VIOLATION on payments", cause.inner_text()))
 

@@ -160,6 +160,7 @@ def test_an_audit_has_an_address_and_links_to_its_dead_letters(look, full, addre
     [
         ("?range=1+hour", "1 hour"),
         ("errors?range=6+hours&topic=pages", "pages"),
+        ("errors?fold=Codes", "Codes"),
         ("latency?topic=pages", "pages"),
         ("fleet?range=24+hours", "24 hours"),
         ("alerts?show=Rules", "Rules"),
@@ -176,6 +177,19 @@ def test_an_address_restores_the_view(address_of, shown, page, full, address):
     drawn(page)
     chosen.or_(page.locator(f'input[value="{shown}"]')).first.wait_for()
     assert {name: parse_qs(urlparse(page.url).query).get(name) for name in asked} == asked
+
+
+def test_the_list_of_issues_is_folded_and_leads_to_the_dead_letters(page, full, address):
+    go(page, f"{address}errors?topic=pages")
+    issues = page.get_by_role("table", name=re.compile("^Issues"))
+    issues.get_by_role("link", name="Details").first.wait_for()
+    page.get_by_text("Codes", exact=True).first.click()
+    page.get_by_role("table", name=re.compile("^Error codes")).wait_for()
+    issues.wait_for(state="detached")
+    assert parse_qs(urlparse(page.url).query).get("fold") == ["Codes"]
+    page.get_by_text("Issues", exact=True).last.click()
+    issues.get_by_role("link", name="Replay or clear").first.click()
+    page.wait_for_url(re.compile("dead-letters.*code="))
 
 
 def test_the_selected_time_range_is_in_the_address(page, full, address):

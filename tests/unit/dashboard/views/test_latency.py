@@ -45,6 +45,13 @@ def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store
 
 
 @pytest.mark.slow
+def test_the_table_of_brokers_shows_the_connection_now(path, store, monkeypatch):
+    fill(store)
+    text = html_of(opened("latency", path, monkeypatch))
+    assert "<th scope='col' class='pc-n'>Now</th>" in text and "<td class='pc-n'>connected</td>" in text
+
+
+@pytest.mark.slow
 def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     fill(store, seconds=30)
     start = int(NOW) // 10 * 10 - 200
