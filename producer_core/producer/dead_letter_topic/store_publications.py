@@ -35,7 +35,7 @@ _LISTING_ROWS = 20_000
 _QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
 _ENDED_AFTER_S = 30.0
 """Seconds without a heartbeat after which a producer counts as ended."""
-_LEASE_S = 90.0
+_LEASE_S = 30.0
 """Seconds of the lease: a lookup of 60 seconds fits, so that its result can be used."""
 _SEARCH_ENDED_S = 30.0
 """Seconds between two searches for producers that ended."""
