@@ -5,14 +5,12 @@ const shown = element => element && !element.disabled && element.offsetParent !=
 const press = selectors => { const found = selectors.flatMap(one => [...document.querySelectorAll(one)]).find(shown); found?.click(); return Boolean(found) }
 const table = data => document.querySelector(data.table)
 const currentRow = data => document.activeElement?.closest(`${data.table} tbody tr`) ?? document.querySelector(`${data.table} .pc-selected`)
-// The buttons of the selection apply to the checked rows once the server has drawn them for exactly these rows.
-const onSelection = data => {
-  const checked = table(data)?.parentElement.pcState?.checked.size ?? 0
-  return checked || data.selected ? (checked === data.selected ? 'selection' : 'stale') : 'record'
-}
+// A button is pressed only once the server has drawn it for the rows that are checked now, or for the row that is open now.
 const act = (data, name) => {
-  const where = onSelection(data)
-  if (where !== 'stale') press(data[where][name] ?? [])
+  const { checked, current } = table(data)?.parentElement.pcState ?? {}
+  if (!checked || checked.size !== data.selected) return
+  if (data.selected) press(data.selection[name])
+  else if (current === data.current) press(data.record[name])
 }
 const step = (data, key) => {
   const next = key === 'ArrowDown'

@@ -23,20 +23,24 @@ KEYS = (
 _TABLE = ".pc-table.pc-dead-letters"
 
 
-def shortcuts(selected: int) -> None:
-    """Handle the keys while the page is open; `selected` is the number of records that the buttons above the list have."""
+def shortcuts(selected: int, current: str | None) -> None:
+    """Handle the keys while the page is open.
+
+    The buttons above the list apply to `selected` records, if not 0, and those of the open record to `current`.
+    """
     bar = ".st-key-pc-dead-letters-bar"
     data = {
         "table": _TABLE,
         "details": ".st-key-pc-dead-letter",
         "selected": selected,
+        "current": current,
         "selection": {
             "r": [f'{bar} [class*="st-key-replay"] button'],
             "c": [f'{bar} [class*="st-key-clear"] button'],
         },
         "record": {
-            "r": [".st-key-dead_letter_replay button"],
-            "c": [".st-key-dead_letter_clear button"],
+            "r": ['[class*="st-key-dead_letter_replay"] button'],
+            "c": ['[class*="st-key-dead_letter_clear"] button'],
         },
         "previous": ".st-key-dead_letter_previous button",
         "next": ".st-key-dead_letter_next button",

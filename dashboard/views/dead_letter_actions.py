@@ -114,7 +114,10 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
 
 
 def record_buttons(path: Path, message_id: str, state: str) -> None:
-    """Draw Replay and Clear, or Restore, for one dead letter. The result is shown above the list."""
+    """Draw Replay and Clear, or Restore, for one dead letter. The result is shown above the list.
+
+    The keys contain the id, so that a press of a button drawn for another record does nothing.
+    """
     if state not in ("dead", "archived"):
         return
     offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
@@ -123,17 +126,17 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
     enabled = bool(allowed and offer.count)
     if state == "archived":
         st.button(
-            "Restore", key="dead_letter_restore", icon=":material/unarchive:", disabled=not enabled,
+            "Restore", key=f"dead_letter_restore_{message_id}", icon=":material/unarchive:", disabled=not enabled,
             help=reason or "Makes it pending again, unchanged.", on_click=_restore, args=(path, offer.about, press),
         )  # fmt: skip
         return
     st.button(
-        "Replay" if offer.at_once else "Replay …", key="dead_letter_replay", icon=":material/replay:",
+        "Replay" if offer.at_once else "Replay …", key=f"dead_letter_replay_{message_id}", icon=":material/replay:",
         disabled=not enabled or bool(offer.refused), on_click=_replay, args=(path, offer, press),
         help=reason or mask_text(offer.refused) or _why_dry_run(offer) or replay_wording.CLICK,
     )  # fmt: skip
     st.button(
-        "Clear", key="dead_letter_clear", icon=":material/archive:", disabled=not enabled,
+        "Clear", key=f"dead_letter_clear_{message_id}", icon=":material/archive:", disabled=not enabled,
         help=reason or "Archives it without deleting anything. Undo restores it.",
         on_click=_clear, args=(path, offer.about, press),
     )  # fmt: skip

@@ -213,7 +213,7 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
             dead_letter_export.show(path, selection, count)
             _keys()
         dead_letter_actions.bar(path, offered, ids, query)
-    shortcuts(len(ids))
+    shortcuts(len(ids), query.dead_letter)
 
 
 def _keys() -> None:

@@ -85,7 +85,7 @@ def test_previous_and_next_open_the_neighbors_in_the_list(path, store, monkeypat
 
     page.button(key="dead_letter_next").click().run()
     assert "2 of 3" in html_of(page)
-    page.button(key="dead_letter_clear").click().run()
+    page.button(key="dead_letter_clear_m-2").click().run()
     assert "Archived. Restore makes it pending again." in html_of(page)
     page.button(key="dead_letter_next").click().run()
 
@@ -100,11 +100,11 @@ def test_the_open_record_is_replayed_cleared_and_restored_alone(path, store, mon
     DeadLetters(store).add([dead_letter(1), dead_letter(2)])
     page = page_of(path, monkeypatch, letter="m-1")
 
-    page.button(key="dead_letter_clear").click().run()
+    page.button(key="dead_letter_clear_m-1").click().run()
     assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
-    page.button(key="dead_letter_restore").click().run()
+    page.button(key="dead_letter_restore_m-1").click().run()
     assert DeadLetters(store).count(DeadLetterFilter()) == 2
-    page.button(key="dead_letter_replay").click().run()
+    page.button(key="dead_letter_replay_m-1").click().run()
 
     (operation,) = queries.operations(store)
     assert (operation.total, operation.query["ids"], operation.go_at_once) == (1, "m-1", True)
@@ -115,9 +115,9 @@ def test_a_doubtful_record_opens_the_dry_run(path, store, monkeypatch):
     add_runner(store)
     DeadLetters(store).add([dead_letter(1, verdict="possibly_persisted")])
     page = page_of(path, monkeypatch, letter="m-1")
-    assert page.button(key="dead_letter_replay").label == "Replay …"
+    assert page.button(key="dead_letter_replay_m-1").label == "Replay …"
 
-    page.button(key="dead_letter_replay").click().run()
+    page.button(key="dead_letter_replay_m-1").click().run()
 
     assert not queries.operations(store)[0].go_at_once
     assert "Dry run: 1 record" in html_of(page)
