@@ -32,6 +32,7 @@ export default function ({ data, parentElement }) {
   const root = parentElement.querySelector('.pc-shortcuts')
   const listening = root.pcData
   root.pcData = data
+  root.dataset.selected = data.selected
   if (listening) return
   const listen = event => {
     if (!root.isConnected) return removeEventListener('keydown', listen, true)

@@ -144,6 +144,7 @@ def test_a_keyboard_is_enough(load, page, address):
     opened(page, third)
     page.keyboard.press("x")
     button(page, "Replay 1").wait_for()
+    page.locator('.pc-shortcuts[data-selected="1"]').wait_for(state="attached")  # before that, r does nothing
     page.keyboard.press("r")
     eventually(lambda: load.dead_letters.get(third).state == "replayed")
     page.keyboard.press("Escape")
