@@ -92,7 +92,7 @@ def plan(
     with `go_by_itself` it waits only if a decision is needed (see `DryRun.safe`). Without `check_first` it starts at
     once and looks up newer keys only on topics on which the plan depends.
 
-    A replay that waits for a decision expires after DECIDE_WITHIN seconds; its records remain dead letters.
+    An undecided replay expires after DECIDE_WITHIN seconds; its records remain dead letters.
 
     `canary` records (10; 0 for none) are settled before the rest. The replay stops if more than `stop_percent` % (50) of
     them, or of the `stop_last` (50) latest outcomes, failed again. `newer` controls records whose key has a newer
