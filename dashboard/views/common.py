@@ -56,9 +56,9 @@ def zone() -> str | None:
     return name if isinstance(name, str) else None
 
 
-def time_element(at: float) -> str:
+def time_element(at: float, *, milliseconds: bool = False) -> str:
     """Return a time as HTML: in the browser's zone, today without the date, with UTC as its tooltip."""
-    text, more = wording.stamp(at, zone(), time.time())
+    text, more = wording.stamp(at, zone(), time.time(), milliseconds=milliseconds)
     return f'<time title="{html.escape(more)}">{html.escape(text)}</time>'
 
 

@@ -404,6 +404,12 @@ WHERE owner IS NULL OR coalesce(lease_until, 0) < $now;
 -- Cancelled replays that have not ended, because records may still be in flight.
 SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
 
+-- name: replay_undecided
+--- Replays that wait for a decision since before $since and that no runner holds.
+SELECT operation_id FROM operations
+WHERE state = 'ready' AND coalesce(checked_at, created_at) < $since
+  AND (owner IS NULL OR coalesce(lease_until, 0) < $now) ORDER BY created_at;
+
 -- name: replay_claimed
 -- The number of claimed records without an outcome, and the time of the latest claim.
 SELECT count(*) AS claimed, max(dead_letters.state_at) AS since

@@ -8,7 +8,7 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay.claims import ReplayClaims
-from producer_core.replay.operation import end_abandoned
+from producer_core.replay.operation import DECIDE_WITHIN, end_abandoned, expire_undecided
 from producer_core.replay.pace import ReplayPace
 from tests.fixtures.replays import (
     ALL,
@@ -223,3 +223,59 @@ def test_replays_are_listed_by_cluster(store, clock):
     assert [found.operation_id for found in replay.live(store, cluster=CLUSTER)] == [one]
     assert replay.live(store, cluster="another") == []
     assert of(store, cluster=CLUSTER, application="checkout") == []
+
+
+def undecided(store, clock):
+    """Return a replay that waits for a decision."""
+    operation = planned(store, clock, check_first=True)
+    store.execute(
+        "replay_checked",
+        operation=operation.operation_id,
+        checked='{"topics": [], "at": 0}',
+        now=clock.now,
+        message="",
+        goes=False,
+    )
+    assert replay.get(store, operation.operation_id).state == "ready"
+    return operation.operation_id
+
+
+@pytest.mark.parametrize("sweep", [expire_undecided, end_abandoned])
+def test_a_replay_without_a_decision_expires_and_its_records_remain_dead_letters(store, clock, sweep):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    clock.forward(DECIDE_WITHIN)
+    assert sweep(store, clock.now) == []
+
+    clock.forward(1)
+    (expired,) = sweep(store, clock.now)
+
+    assert (expired.operation_id, expired.state, expired.ended) == (one, "cancelled", True)
+    assert expired.message == "Expired: replayed 0 of 3; 3 skipped: the plan expired without a decision"
+    assert set(states(store).values()) == {"dead"}
+    assert sweep(store, clock.now) == []
+    with pytest.raises(ReplayError, match="it is cancelled"):
+        replay.go(store, one, **BY)
+
+
+def test_an_expired_replay_is_planned_again(store, clock):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    assert planned(store, clock, check_first=True).operation_id == one
+
+    clock.forward(DECIDE_WITHIN + 1)
+    again = planned(store, clock, check_first=True)
+
+    assert (again.operation_id != one, again.state, again.total) == (True, "checking", 3)
+    assert replay.get(store, one).ended
+
+
+def test_a_confirmed_replay_does_not_expire(store, clock):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    replay.go(store, one, **BY, clock=clock)
+
+    clock.forward(DECIDE_WITHIN + 1)
+
+    assert expire_undecided(store, clock.now) == []
+    assert replay.get(store, one).state == "planned"

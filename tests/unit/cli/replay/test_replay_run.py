@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from contextlib import closing
 
 import click
@@ -59,7 +60,11 @@ def ready(store, *topics: TopicCheck, **choices):
     operation = planned(store, check_first=True, **choices)
     found = BrokerCheck(topics or (seen(),), 5000.0)
     store.execute(
-        "replay_checked", operation=operation.operation_id, checked=found.to_json(), now=5000.0, message=None
+        "replay_checked",
+        operation=operation.operation_id,
+        checked=found.to_json(),
+        now=time.time(),
+        message=None,
     )
     return replay.get(store, operation.operation_id)
 
