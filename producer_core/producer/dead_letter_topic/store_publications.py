@@ -35,8 +35,9 @@ _LISTING_ROWS = 20_000
 _QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
 _ENDED_AFTER_S = 30.0
 """Seconds without a heartbeat after which a producer counts as ended."""
-_LEASE_S = 30.0
-"""Seconds of the lease: a lookup of 60 seconds fits, so that its result can be used."""
+_LEASE_S = 75.0
+"""Seconds of the lease. A lookup of 60 seconds fits, so that its result can be used. A producer that is killed delays the next
+one by as long."""
 _SEARCH_ENDED_S = 30.0
 """Seconds between two searches for producers that ended."""
 _OVERLAP_S = 10.0

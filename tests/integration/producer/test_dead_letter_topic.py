@@ -269,7 +269,7 @@ def test_kill_9_before_the_record_of_a_publication_leaves_each_dead_letter_once(
     with producer_of(kafka, store_path) as producer, closing(Store.open(store_path)) as store:
         producer.send_message(topic, b"small")
         producer.flush()
-        eventually(lambda: all(events(store, one)[-1:] == ["published"] for one in sent))
+        eventually(lambda: all(events(store, one)[-1:] == ["published"] for one in sent), timeout=180)
     assert ids_on(kafka, f"{topic}-dlt") == Counter(sent.keys()), "found on the topic, not sent again"
 
 
