@@ -17,14 +17,10 @@ OnSevereErrors = Literal["continue", "stop"]
 
 _KINDS = frozenset({"acknowledged_lost", "fenced", "read_back_refused", "shard_ended"})
 _CODES = frozenset(
-    {
-        "CLUSTER_AUTHORIZATION_FAILED",
-        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-        "_AUTHENTICATION",
-        "SASL_AUTHENTICATION_FAILED",
-        "_UNSUPPORTED_FEATURE",
-    }
+    {"CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "_UNSUPPORTED_FEATURE"}
 )
+_LOGIN_CODES = frozenset({"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"})
+"""Severe in a notice only. A message also fails with them when a token ends, and is then retried."""
 _TIMEOUT_S = 30.0
 
 
@@ -36,7 +32,7 @@ class SevereErrorStop(Hook):
         self._once = threading.Lock()
 
     def notice(self, notice: Notice) -> None:
-        if notice.kind in _KINDS or notice.details.get("code") in _CODES:
+        if notice.kind in _KINDS or notice.details.get("code") in _CODES | _LOGIN_CODES:
             self._stop(notice.text)
 
     def attempt_failed(self, event: AttemptFailed) -> None:

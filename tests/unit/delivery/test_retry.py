@@ -49,6 +49,13 @@ def test_only_transient_failures_are_retried(failure):
     assert isinstance(decision, RetryAfter) == (failure.kind in ("temporary", "timed_out") or client_broke)
 
 
+def test_a_message_that_fails_because_a_token_ended_is_retried():
+    """The client fails requests that are queued while a login is refused. They were not sent."""
+    failure = lookup("_AUTHENTICATION")
+    assert failure.verdict == "not_sent"
+    assert isinstance(decide(failure, 1, RetryConfig()), RetryAfter)
+
+
 def test_the_message_is_given_up_after_max_retries():
     config = RetryConfig(max_retries=2, jitter=False)
     decisions = [decide(lookup("REQUEST_TIMED_OUT"), attempt, config) for attempt in (1, 2, 3)]
