@@ -196,6 +196,7 @@ class StoreBackend:
             self.recorder.stop(deadline.left())
             if self._publishing is not None:  # afterwards, because its dead letters come from the store
                 self._publishing.stop(deadline.left(at_least=_PUBLISHING_AT_LEAST))
+            self.recorder.log_lost()
             if self._alert_reporter.replaced:
                 reason = self._alert_reporter.replaced
                 logger.warning(**with_fields("dead letters may be missing from the store", reason=reason))

@@ -199,6 +199,24 @@ def test_published_dead_letters_make_room_for_others(cluster, tmp_path):
     assert report.lost == 0
 
 
+def test_dead_letters_that_only_their_topic_has_are_not_logged_as_lost(cluster, tmp_path, caplog):
+    """Regression: a critical line counted them, and those that were published after it."""
+    cluster.held.add("orders-dlt")  # in flight until the recorder has stopped
+    producer = without_disk(cluster, tmp_path)
+    stop = producer._components.dead_letter_backend._publishing.stop
+
+    def publish_at_the_end(timeout):
+        cluster.release()
+        stop(timeout)
+
+    producer._components.dead_letter_backend._publishing.stop = publish_at_the_end
+    sent = send(producer, 4)
+    eventually(lambda: len(cluster.transports) == 2 and cluster.transports[1]._held)
+    report = producer.close()
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent) and report.lost == 0
+    assert not any("dead letters could not be stored" in text for text in caplog.messages)
+
+
 def test_without_a_disk_and_a_topic_sending_waits_its_bound_and_raises(cluster, tmp_path):
     cluster.denied.add("orders-dlt")
     with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
@@ -221,13 +239,14 @@ def test_a_dead_letter_that_cannot_be_published_holds_up_no_other_in_memory(clus
     assert report.lost == 1
 
 
-def test_without_a_disk_and_a_topic_close_counts_what_is_lost(cluster, tmp_path):
+def test_without_a_disk_and_a_topic_close_counts_what_is_lost(cluster, tmp_path, caplog):
     cluster.denied.add("orders-dlt")
     producer = without_disk(cluster, tmp_path)
     send(producer, 4)
     producer.flush()
     report = producer.close(timeout=2.0)
     assert (report.dead, report.lost) == (4, 4)
+    assert any("dead letters could not be stored: count=4" in text for text in caplog.messages)
 
 
 def test_the_journal_forgets_a_dead_letter_that_is_published_while_no_disk_takes_it(cluster, tmp_path):
