@@ -120,7 +120,11 @@ class StoreBackend:
         assert store is not None  # else MemoryBackend
         telemetry = _publisher(client, topic, session.folder, self._clock)
         self._alert_reporter = AlertReporter(
-            telemetry, limit=options.dlq_max_size, routes=options.alert_routes, clock=self._clock
+            telemetry,
+            publication=lambda: None if self._publishing is None else self._publishing.failing(),
+            limit=options.dlq_max_size,
+            routes=options.alert_routes,
+            clock=self._clock,
         )
         self._where = store
         self.store: Store | None = _open_if_available(store, self._clock)

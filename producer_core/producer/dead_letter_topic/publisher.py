@@ -26,6 +26,8 @@ users of the store have their turn. A look that continues a backlog follows at o
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _CLOSING_PAUSE_S = 0.2
+FAILING_AFTER_S = 300.0
+"""Seconds without a complete publication after which the alert `dead_letter_topic_failing` fires."""
 _LAST_STEP_S = 1.0
 """Seconds at the end of a stop that the client and the thread each get to end, or a quarter of a shorter time limit."""
 
@@ -53,6 +55,23 @@ class Round:
 DONE = Round()
 
 
+@dataclass(frozen=True)
+class FailingPublication:
+    """Why dead letters wait for their topic, and for how many seconds some have waited without a break."""
+
+    reason: str
+    seconds: float
+
+    @property
+    def limit(self) -> float:
+        """Return the seconds after which it is an alert."""
+        return FAILING_AFTER_S
+
+    @property
+    def is_long(self) -> bool:
+        return self.seconds >= self.limit
+
+
 class Publications(Protocol):
     """Dead letters to publish. Only the publisher's thread calls `publish_next`."""
 
@@ -76,6 +95,7 @@ class DeadLetterPublisher:
         self._stopping = threading.Event()
         self._deadline = float("inf")  # monotonic time; set by stop()
         self._trouble = ""
+        self._failing_since = 0.0  # monotonic time; of `_trouble`
         self._thread = threading.Thread(target=self._run, name="dead-letter-publisher", daemon=True)
 
     def start(self) -> None:
@@ -95,6 +115,11 @@ class DeadLetterPublisher:
     def stopping(self) -> bool:
         """Whether the publisher must end now: the time limit of its stop has passed."""
         return time.monotonic() >= self._deadline
+
+    def failing(self) -> FailingPublication | None:
+        """Return the failure since the last time that no dead letter waited for its topic. Any thread may call this."""
+        since, reason = self._failing_since, self._trouble
+        return FailingPublication(reason, time.monotonic() - since) if reason else None
 
     def check_stopping(self) -> None:
         """Raise ProducerClosed if the publisher must end now."""
@@ -154,6 +179,8 @@ class DeadLetterPublisher:
             logger.warning(**with_fields("dead letters wait for their topic", error=mask_or_hide(trouble)))
         elif self._trouble and not again:
             logger.warning("dead letters are published again")
+        if trouble and not self._trouble:
+            self._failing_since = time.monotonic()  # before the text, which other threads read
         if trouble or not again:
             self._trouble = trouble
 
