@@ -20,10 +20,10 @@ class CompressionChoice:
 
     def __init__(self, codec: str = DEFAULT_CODEC) -> None:
         self.codec = codec  # for the next client
-        self.used = codec  # of the latest client
+        self.used = codec  # of the producer's latest client
 
     def __call__(self) -> str:
-        """Return the codec for a client that is being created."""
+        """Return the codec for a client of the producer that is being created."""
         self.used = self.codec
         return self.used
 
@@ -36,7 +36,17 @@ def pop_auto(chosen: dict[str, Any]) -> CompressionChoice | None:
     return CompressionChoice()
 
 
+def with_fixed_codec(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with the codec that the producer's next client would get, for a client of something else.
+
+    That client does not change the codec that the producer is said to use.
+    """
+    fixed = dict(settings)
+    choice = fixed.pop(COMPRESSION_CHOICE_KEY, None)
+    return fixed if choice is None else {**fixed, COMPRESSION_SETTING: choice.codec}
+
+
 def codec_of(settings: Mapping[str, Any]) -> str:
-    """Return the codec of the latest client with these settings."""
+    """Return the codec of the producer's latest client with these settings."""
     choice = settings.get(COMPRESSION_CHOICE_KEY)
     return str(settings.get(COMPRESSION_SETTING, DEFAULT_CODEC)) if choice is None else choice.used

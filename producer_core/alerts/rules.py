@@ -198,6 +198,13 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "Messages are sent without the check until it recovers. Start Redis, or check its URL.",
             keep_firing_for=MINUTE,
         ),
+        "dead_letter_topic_failing": AlertRule(
+            "warning",
+            "Dead letters have waited for their dead-letter topic for more than {minutes} min: {reason}",
+            "Check that the topic exists and is not compacted, the WRITE permission on it, and its brokers. Sending "
+            "continues, and the dead letters wait in the store. A store on an ephemeral disk is lost with its container.",
+            keep_firing_for=MINUTE,
+        ),
         "telemetry_failing": AlertRule(
             "warning",
             "Telemetry delivery to {topic} failed for {failed} of the last {windows} windows: {reason}",

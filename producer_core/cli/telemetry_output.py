@@ -34,9 +34,7 @@ class ProgressLine:
         self._last = ""
 
     def draw(self, stream: RunningJob) -> None:
-        from producer_core.pipeline.merge_result import summary
-
-        text = stream.trouble or summary(stream.done, stream.behind)
+        text = stream.text
         if text == self._last:
             return
         if self._on_terminal and not stream.trouble:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import codec, lookup, replay_waves
+from producer_core.dlq.event_lookup import find_events
 from producer_core.dlq.lookup import delete, fetch
 from producer_core.dlq.published_verdict import PUBLISHED
 from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter
@@ -23,10 +24,6 @@ _MERGED_COLUMNS = (
 _BODY_COLUMNS = ("message_id", "attempts")
 _APPLICATIONS = (
     "SELECT producer_id, application FROM producers WHERE application <> '' AND list_contains(?, producer_id)"
-)
-_PUBLISHED = (
-    "SELECT DISTINCT message_id FROM letter_events "
-    "WHERE what IN ('publishing', 'published') AND message_id IN (SELECT unnest(?::VARCHAR[]))"
 )
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
@@ -59,7 +56,7 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
 
 def _published(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> set[str]:
     """Return those of the ids that were published to a dead-letter topic, or whose publication began."""
-    return {one for (one,) in connection.execute(_PUBLISHED, [ids]).fetchall()} if ids else set()
+    return {event.message_id for event in find_events(connection, ids, ("publishing", "published"))}
 
 
 def _with_applications(

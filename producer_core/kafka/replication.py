@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.config import ClientConfig
@@ -24,6 +25,8 @@ Strength = Literal["one_copy", "one_copy_at_times", "stops_at_once", "unknown", 
 
 _RETRY_PAUSES_S = (2.0, 5.0, 15.0, 60.0)
 """Seconds until a topic that could not be described is checked again."""
+_NAMED = 5
+"""Topics that a notice about several names."""
 _MAX_TOPICS = 100
 """Topics of one request. With a client and two requests for each topic, a topic takes ten times the CPU time."""
 
@@ -88,6 +91,8 @@ def _advice(replicas: int, min_isr: int) -> str:
 class ReplicationWatch(Hook):
     """Check each topic once, when the client first uses it, and emit a notice if acks=all means one copy there.
 
+    Topics that are checked together have one notice, which names the first few. Topics that are used later have another.
+
     It never delays a producer, and its errors do not affect delivery. A thread of its own queries the topics, many at
     once, and lives only while topics are pending. A topic that cannot be described is retried for a while, then skipped.
     `describe` returns a view or an error for each of the given topics.
@@ -112,22 +117,29 @@ class ReplicationWatch(Hook):
         self._lock = threading.Lock()  # guards the fields below
         self._stopped = False
         self._known: set[str] = set()
+        self._weak = 0  # topics in the notices until now; used by the thread only
         self._pending: dict[str, tuple[float, int]] = {}  # topic to its due time (monotonic) and attempts
         self._thread: threading.Thread | None = None
 
     def client_statistics(self, statistics: Mapping[str, Any]) -> None:
-        topics: Mapping[str, Any] = statistics.get("topics", {})
-        for topic in topics:
-            if topic not in self._known:
-                self.check(topic)
+        if new := statistics.get("topics", {}).keys() - self._known:
+            self._check(new)
 
     def check(self, topic: str) -> None:
         """Check a topic soon, unless it has been checked. Any thread may call it; it returns at once."""
+        self._check((topic,))
+
+    def _check(self, topics: Iterable[str]) -> None:
         with self._lock:
-            if not self._enabled or self._stopped or topic in self._known:
+            new = (
+                []
+                if self._stopped or not self._enabled
+                else [one for one in topics if one not in self._known]
+            )
+            if not new:
                 return
-            self._known.add(topic)
-            self._pending[topic] = (time.monotonic(), 0)
+            self._known.update(new)
+            self._pending.update(dict.fromkeys(new, (time.monotonic(), 0)))
             self._wake.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="replication-watch", daemon=True)
@@ -143,8 +155,11 @@ class ReplicationWatch(Hook):
         while (wait := self._next()) is not None:
             self._wake.wait(wait)
             self._wake.clear()
+            weak: dict[str, tuple[TopicView, Replication]] = {}
             while (due := self._due()) and not self._stopped:
-                self._check_all(due)
+                weak |= self._check_all(due)
+            if weak and not self._stopped:
+                self._report(weak)
 
     def _next(self) -> float | None:
         """Return the seconds until a topic is due. If none is left, return None and end the thread."""
@@ -161,8 +176,9 @@ class ReplicationWatch(Hook):
             due = ((topic, attempts) for topic, (at, attempts) in self._pending.items() if at <= now)
             return dict(itertools.islice(due, _MAX_TOPICS))
 
-    def _check_all(self, due: Mapping[str, int]) -> None:
-        """Report the weak ones of these topics, and schedule another attempt for those that cannot be described."""
+    def _check_all(self, due: Mapping[str, int]) -> dict[str, tuple[TopicView, Replication]]:
+        """Return the weak ones of these topics, and schedule another attempt for those that cannot be described."""
+        weak: dict[str, tuple[TopicView, Replication]] = {}
         try:
             views = self._describe_topics(list(due))
         except BrokerError as error:
@@ -171,29 +187,48 @@ class ReplicationWatch(Hook):
             view = views[topic]
             if isinstance(view, BrokerError):
                 logger.debug(**with_fields("replication unknown", topic=topic, error=str(view)))
-            else:
-                self._report(topic, view)
+            elif (replication := judge(view)).weak:
+                weak[topic] = view, replication
             with self._lock:
                 del self._pending[topic]
                 if isinstance(view, BrokerError) and attempts < len(self._pauses):
                     self._pending[topic] = (time.monotonic() + self._pauses[attempts], attempts + 1)
+        return weak
 
-    def _report(self, topic: str, view: TopicView) -> None:
-        """Emit a notice if an acknowledged message may be on one disk only."""
-        replication = judge(view)
-        if replication.weak and not self._stopped:
-            details = {
-                "topic": topic,
-                "strength": replication.strength,
-                "replication_factor": view.replication_factor,
-                "min_insync_replicas": view.min_insync_replicas,
-                "advice": replication.fix,
-            }
-            text = f"Topic {topic}: {replication.text}"
-            self._emit(Notice("weak_replication", "warning", text, self._clock(), details))
+    def _report(self, weak: Mapping[str, tuple[TopicView, Replication]]) -> None:
+        """Emit a notice that acknowledged messages of these topics may be on one disk only."""
+        self._weak += len(weak)
+        text, details = _one(*next(iter(weak.values()))) if len(weak) == 1 else _several(weak, self._weak)
+        self._emit(Notice("weak_replication", "warning", text, self._clock(), details))
 
     def _describe(self, topics: Sequence[str]) -> Mapping[str, TopicView | BrokerError]:
         return Cluster(self._config).topics(topics, timeout=10.0)
+
+
+def _one(view: TopicView, replication: Replication) -> tuple[str, dict[str, Any]]:
+    """Return the text and the details of a notice about one topic."""
+    return f"Topic {view.name}: {replication.text}", {
+        "topic": view.name,
+        "strength": replication.strength,
+        "replication_factor": view.replication_factor,
+        "min_insync_replicas": view.min_insync_replicas,
+        "advice": replication.fix,
+    }
+
+
+def _several(weak: Mapping[str, tuple[TopicView, Replication]], total: int) -> tuple[str, dict[str, Any]]:
+    """Return the text and the details of a notice about several topics, of which there are `total` by now."""
+    advices = {replication.fix for _, replication in weak.values()}
+    text = (
+        f"{len(weak):,} topics: even with acks=all, an acknowledged message may be on only one disk. A lost disk then loses "
+        f"it. The topics are {join_names(sorted(weak), most=_NAMED)}."
+    )
+    if total > len(weak):
+        text += f" {total:,} topics of this producer are affected by now."
+    return text, {
+        "topics": len(weak),
+        "advice": advices.pop() if len(advices) == 1 else "Use three replicas and min.insync.replicas=2.",
+    }
 
 
 def _count(number: int, noun: str) -> str:

@@ -61,6 +61,8 @@ class WritesDeadLetters(Protocol):
     @property
     def waiting(self) -> int: ...
     @property
+    def lost(self) -> int: ...
+    @property
     def spilled(self) -> bool: ...
     @property
     def trouble(self) -> str: ...
@@ -138,7 +140,7 @@ class Recorder(Hook):
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Write everything and stop. Dead letters that cannot be written are spilled; if that fails too, this is logged.
+        """Write everything and stop. Dead letters that cannot be written are spilled; if that fails too, `log_lost` says so.
 
         Statistics that the store does not take remain in the log, which the next process with this store merges.
         Waits for the store almost until the timeout, and for dead letters on disk for another `_SPILL_TIMEOUT` seconds.
@@ -149,22 +151,17 @@ class Recorder(Hook):
         self._thread.join(timeout)
         if self._dead_letters.waiting:
             self._thread.join(_SPILL_TIMEOUT)
-        if self._dead_letters.waiting:
-            self._log_lost()
         if self._batches.in_memory_only:
             reason = self._store.trouble or _TIMED_OUT
             logger.error(**with_fields("the last statistics could not be stored", reason=reason))
         if self._telemetry is not None:
             self._telemetry.close()
 
-    def _log_lost(self) -> None:
-        logger.critical(
-            **with_fields(
-                "dead letters could not be stored",
-                count=self._dead_letters.waiting,
-                error=self._dead_letters.trouble or self._store.trouble or _TIMED_OUT,
-            )
-        )
+    def log_lost(self) -> None:
+        """Log the number of dead letters that no disk and no dead-letter topic has, if any. Call after `stop`."""
+        if lost := self._dead_letters.lost:
+            reason = self._dead_letters.trouble or self._store.trouble or _TIMED_OUT
+            logger.critical(**with_fields("dead letters could not be stored", count=lost, error=reason))
 
     def _run(self) -> None:
         mark_background_thread()

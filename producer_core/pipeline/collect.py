@@ -10,14 +10,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.log_fields import with_fields
+from producer_core._internal.plural import plural
 from producer_core.config import client_config
 from producer_core.errors import BrokerError, BrokerUnreachable, ProducerError, StoreLocked, StoreUnavailable
 from producer_core.kafka.clients import reader
@@ -25,7 +27,7 @@ from producer_core.pipeline.collected_offsets import CollectedOffsets, OffsetsCh
 from producer_core.pipeline.folder_lock import lock_folder
 from producer_core.pipeline.job_status import JobStatus, track_job
 from producer_core.pipeline.maintenance import finish, maintained
-from producer_core.pipeline.merge_result import MergeResult, RunningJob, summary
+from producer_core.pipeline.merge_result import MergeResult, RunningJob
 from producer_core.pipeline.parquet_history import ParquetHistory
 from producer_core.pipeline.piece_merger import PieceMerger, Reached
 from producer_core.pipeline.preflight import MissingPermission, reach
@@ -92,7 +94,7 @@ def collect(
 class _Report:
     """Report the results of a run to the store's row of the job and to the caller.
 
-    An error is logged when it begins and when it ends.
+    An error is logged when it begins and when it ends, and so are partitions without a leader.
     """
 
     def __init__(
@@ -100,9 +102,21 @@ class _Report:
     ) -> None:
         self._job, self._on_progress, self._clock = job, on_progress, clock
         self._failing: type[Exception] | None = None
+        self._note = ""
 
     def brokers_respond(self) -> None:
         self._job.succeeded(self._clock())
+
+    def leaderless(self, places: Collection[Place]) -> None:
+        """Report the partitions that are not read, because they have no leader."""
+        before, self._note = self._note, ""
+        if places:
+            names = join_names((f"{place.topic}/{place.partition}" for place in sorted(places)), most=5)
+            self._note = f"{plural(len(places), 'partition')} without a leader: {names}"
+        if self._note and self._note != before:
+            logger.warning(**with_fields("telemetry partitions have no leader", partitions=names))
+        elif before and not self._note:
+            logger.warning("telemetry partitions have leaders again")
 
     def merged(self, done: MergeResult, behind: int) -> None:
         if self._failing is not None:
@@ -122,8 +136,9 @@ class _Report:
         self._send(done, behind, text)
 
     def _send(self, done: MergeResult, behind: int, trouble: str) -> None:
-        self._job.message(trouble or summary(done, behind))
-        self._on_progress(RunningJob(done, behind, trouble))
+        running = RunningJob(done, behind, trouble, self._note)
+        self._job.message(running.text)
+        self._on_progress(running)
 
 
 class _Collector:
@@ -179,6 +194,7 @@ class _Collector:
             self._assigned = False
         if not self._assigned:
             self._assign()
+        self._report.leaderless(self._records.leaderless)
         self._checked = True
         self._next_check = time.monotonic() + _CHECK_S
         self._report.brokers_respond()

@@ -36,11 +36,20 @@ class MergeResult:
 
 @dataclass(frozen=True)
 class RunningJob:
-    """Describe a run: what it did, how many records are left on the topics (None: unknown yet), and the current error."""
+    """Describe a run: what it did, how many records are left on the topics (None: unknown yet), and the current error.
+
+    `note` says what the run leaves out while it continues.
+    """
 
     done: MergeResult
     behind: int | None = None
     trouble: str = ""
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The state in one line."""
+        return self.trouble or "; ".join(filter(None, (summary(self.done, self.behind), self.note)))
 
 
 def summary(done: MergeResult, behind: int | None) -> str:

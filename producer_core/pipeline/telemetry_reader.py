@@ -50,20 +50,24 @@ class TelemetryReader:
         self._stored: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
         self._failing: set[int] = set()
+        self.leaderless: frozenset[Place] = frozenset()
+        """The partitions that had no leader when they were last described. Their records wait for one."""
 
     def assign(self, topics: Sequence[str], stored: Callable[[str], Mapping[int, int]]) -> None:
         """Read every partition of these topics from its stored offset, or else from its beginning.
 
         A stored offset before the first record means that retention was faster than the collector, one after the end that
-        the topic was truncated or created again. Both are logged, and the partition is read from its beginning.
+        the topic was truncated or created again. Both are logged, and the partition is read from its beginning. The offset
+        of a partition without a leader is not compared: nothing reports its bounds.
         Raise BrokerUnreachable when a topic cannot be described.
         """
         positions = {}
+        places = self._describe(topics)
         for topic in topics:
             known = stored(topic)
-            for partition in self._partitions(topic):
-                place = Place(topic, partition)
-                positions[place] = self._start(place, known.get(partition))
+            for place in (one for one in places if one.topic == topic):
+                offset = known.get(place.partition)
+                positions[place] = (offset or 0) if place in self.leaderless else self._start(place, offset)
         self._consumer.assign([TopicPartition(*place, offset) for place, offset in positions.items()])
         self._positions, self._stored = positions, dict(positions)
 
@@ -77,9 +81,9 @@ class TelemetryReader:
         return sum(max(0, end - self._stored.get(place, end)) for place, end in self._ends.items())
 
     def partitions_changed(self, topics: Sequence[str]) -> bool:
-        """Return whether the topics have other partitions than those that are read."""
-        found = {Place(topic, number) for topic in topics for number in self._partitions(topic)}
-        return found != self.places
+        """Return whether the topics have other partitions than those that are read, or one has a leader again."""
+        before = self.leaderless
+        return set(self._describe(topics)) != self.places or bool(before - self.leaderless)
 
     def has_reached(self, ends: Mapping[Place, int]) -> bool:
         """Return whether all records before these offsets were read."""
@@ -129,7 +133,17 @@ class TelemetryReader:
             if bounds is not None and bounds[1] >= 0:
                 self._ends[place] = bounds[1]
 
-    def _partitions(self, topic: str) -> list[int]:
+    def _describe(self, topics: Sequence[str]) -> list[Place]:
+        """Return the partitions of the topics, and note which have no leader."""
+        leaders = {
+            Place(topic, partition): leader
+            for topic in topics
+            for partition, leader in self._leaders(topic).items()
+        }
+        self.leaderless = frozenset(place for place, leader in leaders.items() if leader < 0)
+        return sorted(leaders)
+
+    def _leaders(self, topic: str) -> dict[int, int]:
         try:
             described = self._consumer.list_topics(topic, timeout=_REQUEST_TIMEOUT).topics[topic]
         except KafkaException as error:
@@ -138,7 +152,7 @@ class TelemetryReader:
             ) from error
         if described.error is not None:
             raise BrokerUnreachable(f"The partitions of {topic} are unknown: {described.error.str()}.")
-        return sorted(described.partitions)
+        return {number: partition.leader for number, partition in described.partitions.items()}
 
     def _start(self, place: Place, stored: int | None) -> int:
         low, high = self._bounds(place)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from producer_core.metrics.recorder import Recorder
     from producer_core.metrics.telemetry import TelemetryPublisher
     from producer_core.producer.dead_letter_backend import ProducerView
+    from producer_core.producer.dead_letter_topic.publisher import FailingPublication
     from producer_core.store import Store
 
 _FIRST_CHECK_S = 5.0
@@ -23,17 +24,19 @@ _FIRST_CHECK_S = 5.0
 
 class AlertReporter:
     """Reports alerts with `report`, which the recorder's thread calls. Also runs an evaluator of the store's alerts
-    from the first report until `stop`."""
+    from the first report until `stop`. `publication` returns why dead letters wait for their topic."""
 
     def __init__(
         self,
         telemetry: TelemetryPublisher | None,
         *,
+        publication: Callable[[], FailingPublication | None] = lambda: None,
         limit: int,
         routes: Sequence[Route],
         clock: Callable[[], float],
     ) -> None:
         self._telemetry, self._routes, self._clock = telemetry, routes, clock
+        self._publication = publication
         self._limits = limits.LimitWatch(limits.DeadLetterLimits(dead_letters=limit))
         self._watcher: AlertWatcher | None = None
         self._firing: dict[Key, Alert] = {}
@@ -94,6 +97,13 @@ class AlertReporter:
                     "telemetry_failing", producer.identity, now, value=share.value, threshold=0.5,
                     failed=share.failed, windows=share.windows, topic=self._telemetry.topic,
                     reason=self._telemetry.trouble or "no broker has responded yet",
+                )
+            )  # fmt: skip
+        if (failing := self._publication()) is not None and failing.is_long:
+            found.append(
+                alert(
+                    "dead_letter_topic_failing", producer.identity, now, value=failing.seconds,
+                    threshold=failing.limit, minutes=f"{failing.limit / 60:.0f}", reason=failing.reason,
                 )
             )  # fmt: skip
         return found

@@ -53,15 +53,17 @@ class CompressionRecorder:
         in_flight: InFlight,
         per_batch: Callable[[], float],
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._application = application
         self._metrics = metrics
         self._in_flight, self._per_batch = in_flight, per_batch
         self._clock = clock
-        self._started_at = clock()
+        self._monotonic = monotonic
+        self._started_at = monotonic()
         self._samples: dict[str, CompressionSample] = {}
-        self._next_at: dict[str, float] = {}
+        self._next_at: dict[str, float] = {}  # a monotonic time, from the tenth sample of a topic
         self._changed: set[str] = set()
         self._saved_at = -math.inf
         self._broken = False
@@ -91,7 +93,7 @@ class CompressionRecorder:
 
     def _sample(self) -> None:
         per_batch = round(self._per_batch()) or _MAX_MESSAGES
-        now, by_topic = self._clock(), _by_topic(self._in_flight(_MAX_MESSAGES), per_batch)
+        now, by_topic = self._monotonic(), _by_topic(self._in_flight(_MAX_MESSAGES), per_batch)
         due = [
             topic
             for topic in by_topic
@@ -107,19 +109,19 @@ class CompressionRecorder:
 
         A store that does not take them is tried again a minute later: the samples are not worth an alert.
         """
-        now = self._clock()
+        now = self._monotonic()
         if not self._changed or not (closing or now - self._saved_at >= _SAVE_S):
             return
         self._saved_at = now
         try:
-            self._save(store, producer_id, cluster_id, now)
+            self._save(store, producer_id, cluster_id)
         except StoreError as error:
             logger.warning(**with_fields("compression samples not stored", error=str(error)))
         except Exception:  # the recorder's thread must continue
             logger.exception("compression samples not stored")
 
-    def _save(self, store: Store, producer_id: str, cluster_id: str, now: float) -> None:
-        topics = self._topics(now)
+    def _save(self, store: Store, producer_id: str, cluster_id: str) -> None:
+        topics, now = self._topics(), self._clock()
         if self._client.compression is not None:
             _set(self._client.compression, list(topics.values()))
         codec = codec_of(self._client.settings)
@@ -137,12 +139,13 @@ class CompressionRecorder:
         if before.bytes >= _FADE_AT_BYTES:
             before = before.halved()
         self._samples[topic] = before.plus(sample)
-        if self._samples[topic].samples >= _FIRST_SAMPLES:
+        if topic in self._next_at or self._samples[topic].samples >= _FIRST_SAMPLES:
             self._next_at[topic] = now + _INTERVAL_S
         self._changed.add(topic)
 
-    def _topics(self, now: float) -> dict[str, TopicCompression]:
-        counters, seconds = self._metrics.snapshot().topics, max(1.0, now - self._started_at)
+    def _topics(self) -> dict[str, TopicCompression]:
+        counters = self._metrics.snapshot().topics
+        seconds = max(1.0, self._monotonic() - self._started_at)
         return {
             topic: TopicCompression(sample, counters[topic].bytes / seconds if topic in counters else 0.0)
             for topic, sample in self._samples.items()

@@ -120,7 +120,11 @@ class StoreBackend:
         assert store is not None  # else MemoryBackend
         telemetry = _publisher(client, topic, session.folder, self._clock)
         self._alert_reporter = AlertReporter(
-            telemetry, limit=options.dlq_max_size, routes=options.alert_routes, clock=self._clock
+            telemetry,
+            publication=lambda: None if self._publishing is None else self._publishing.failing(),
+            limit=options.dlq_max_size,
+            routes=options.alert_routes,
+            clock=self._clock,
         )
         self._where = store
         self.store: Store | None = _open_if_available(store, self._clock)
@@ -196,6 +200,7 @@ class StoreBackend:
             self.recorder.stop(deadline.left())
             if self._publishing is not None:  # afterwards, because its dead letters come from the store
                 self._publishing.stop(deadline.left(at_least=_PUBLISHING_AT_LEAST))
+            self.recorder.log_lost()
             if self._alert_reporter.replaced:
                 reason = self._alert_reporter.replaced
                 logger.warning(**with_fields("dead letters may be missing from the store", reason=reason))

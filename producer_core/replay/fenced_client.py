@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from producer_core._internal.compression_choice import with_fixed_codec
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core.delivery.exactly_once.transactional_client import (
@@ -36,7 +37,7 @@ class FencedClient:
         supervisor: Supervisor,
         inherited: TransactionalClient | None = None,
     ) -> None:
-        self._settings = transactional_settings(settings)
+        self._settings = with_fixed_codec(transactional_settings(settings))
         self._settings["client.id"] = f"replay-{operation_id}"
         self._settings.pop("statistics.interval.ms", None)
         self._id = f"{TRANSACTIONAL_ID}{operation_id}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import DeadLetters, lookup, replay_waves
+from producer_core.dlq.event_lookup import find_events
 from producer_core.dlq.published_verdict import PUBLISHED
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
 from producer_core.events import DeadLetter
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from producer_core.errors import NotAccepted
     from producer_core.store import Store
 
-_QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
 _EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
-_EVENTS = """
-SELECT message_id, what, text, happened_at FROM letter_events
-WHERE message_id IN (SELECT unnest(?::VARCHAR[])) AND what IN ('publishing', 'published') ORDER BY happened_at"""
 
 
 @dataclass
@@ -81,14 +78,15 @@ class PublicationEvents:
         """Return the ids published to the same topic, and the start times of unfinished publications."""
         published: set[str] = set()
         started: dict[str, float] = {}
-        with self.store.borrow(limit=_QUERY_LIMIT) as connection:
-            rows = connection.execute(_EVENTS, [list(targets)]).fetchall()
-        for message_id, what, text, at in rows:
-            if what == "published" and str(text).startswith(f"at {targets[message_id]}["):
-                published.add(message_id)
-                started.pop(message_id, None)
-            elif what == "publishing" and text == f"to {targets[message_id]}":
-                started.setdefault(message_id, at)
+        with self.store.borrow() as connection:
+            found = find_events(connection, list(targets), ("publishing", "published"))
+        for event in found:
+            topic = targets[event.message_id]
+            if event.what == "published" and str(event.text).startswith(f"at {topic}["):
+                published.add(event.message_id)
+                started.pop(event.message_id, None)
+            elif event.what == "publishing" and event.text == f"to {topic}":
+                started.setdefault(event.message_id, event.happened_at)
         return frozenset(published), started
 
 

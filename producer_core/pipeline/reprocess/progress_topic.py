@@ -20,6 +20,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from producer_core._internal.compression_choice import with_fixed_codec
 from producer_core._internal.join_names import join_names
 from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery
@@ -182,7 +183,7 @@ def _seal(
     clients: ClientPool | None,
 ) -> int:
     topic, partition = progress.where(slice_)
-    chosen = {**transactional_settings(settings), "client.id": f"replay-{operation_id}"}
+    chosen = {**with_fixed_codec(transactional_settings(settings)), "client.id": f"replay-{operation_id}"}
     chosen.pop("statistics.interval.ms", None)
     deadline = time.monotonic() + _RETRY_FOR
     kept: TransactionalClient | None = None

@@ -20,11 +20,14 @@ logger = queued_logger(__name__)
 _CHECK_S = 30.0
 """Seconds between two searches for dead letters that no thread announced, such as those of a process that ended."""
 _SOON_S = 1.0
-_REST_S = 0.3
-"""Seconds between two looks into the store, so that many dead letters are listed together."""
+_REST_S = 1.0
+"""Seconds from the start of one look into the store to the next, so that many dead letters are listed together and other
+users of the store have their turn. A look that continues a backlog follows at once."""
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _CLOSING_PAUSE_S = 0.2
+FAILING_AFTER_S = 300.0
+"""Seconds without a complete publication after which the alert `dead_letter_topic_failing` fires."""
 _LAST_STEP_S = 1.0
 """Seconds at the end of a stop that the client and the thread each get to end, or a quarter of a shorter time limit."""
 
@@ -52,6 +55,23 @@ class Round:
 DONE = Round()
 
 
+@dataclass(frozen=True)
+class FailingPublication:
+    """Why dead letters wait for their topic, and for how many seconds some have waited without a break."""
+
+    reason: str
+    seconds: float
+
+    @property
+    def limit(self) -> float:
+        """Return the seconds after which it is an alert."""
+        return FAILING_AFTER_S
+
+    @property
+    def is_long(self) -> bool:
+        return self.seconds >= self.limit
+
+
 class Publications(Protocol):
     """Dead letters to publish. Only the publisher's thread calls `publish_next`."""
 
@@ -75,6 +95,7 @@ class DeadLetterPublisher:
         self._stopping = threading.Event()
         self._deadline = float("inf")  # monotonic time; set by stop()
         self._trouble = ""
+        self._failing_since = 0.0  # monotonic time; of `_trouble`
         self._thread = threading.Thread(target=self._run, name="dead-letter-publisher", daemon=True)
 
     def start(self) -> None:
@@ -94,6 +115,11 @@ class DeadLetterPublisher:
     def stopping(self) -> bool:
         """Whether the publisher must end now: the time limit of its stop has passed."""
         return time.monotonic() >= self._deadline
+
+    def failing(self) -> FailingPublication | None:
+        """Return the failure since the last time that no dead letter waited for its topic. Any thread may call this."""
+        since, reason = self._failing_since, self._trouble
+        return FailingPublication(reason, time.monotonic() - since) if reason else None
 
     def check_stopping(self) -> None:
         """Raise ProducerClosed if the publisher must end now."""
@@ -118,6 +144,7 @@ class DeadLetterPublisher:
         failures = 0
         while not self.stopping:
             self._wake.clear()
+            began = time.monotonic()
             one = self._round()
             failures = failures + 1 if one.again else 0
             if one.again:
@@ -127,7 +154,7 @@ class DeadLetterPublisher:
             elif self._stopping.is_set() and not self._wake.is_set():
                 return
             elif self._wake.wait(_SOON_S if one.soon else _CHECK_S):
-                self._stopping.wait(_REST_S)
+                self._stopping.wait(max(0.0, began + _REST_S - time.monotonic()))
 
     def _pause(self, seconds: float) -> None:
         """Wait after a failure. While closing the pause is short, so that there is time for another attempt."""
@@ -152,6 +179,8 @@ class DeadLetterPublisher:
             logger.warning(**with_fields("dead letters wait for their topic", error=mask_or_hide(trouble)))
         elif self._trouble and not again:
             logger.warning("dead letters are published again")
+        if trouble and not self._trouble:
+            self._failing_since = time.monotonic()  # before the text, which other threads read
         if trouble or not again:
             self._trouble = trouble
 

@@ -13,6 +13,7 @@ import orjson
 
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.codec import OLDEST_FIRST
+from producer_core.dlq.event_lookup import find_events
 from producer_core.dlq.topics.publisher import LEASE_NAME, Listed, by_size
 from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher, SliceResult
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
@@ -31,8 +32,8 @@ ORIGIN = "producer"
 """The origin of the events of producers' publications."""
 SETTING = "dead_letter_topic"
 """The key of a producer's settings in the store by which its dead letters are recognized after it ended."""
-_LISTING_ROWS = 20_000
-_QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
+_LISTING_ROWS = 2_000
+"""Dead letters of one listing. DuckDB sorts the whole table for 20,000, which takes 25 times as long."""
 _ENDED_AFTER_S = 30.0
 """Seconds without a heartbeat after which a producer counts as ended."""
 _LEASE_S = 75.0
@@ -50,9 +51,6 @@ FROM dead_letters WHERE state = 'dead' AND state_at >= ? AND producer_id IN (SEL
   AND (accepted_at > ? OR (accepted_at = ?
     AND (length(message_id) > ? OR (length(message_id) = ? AND message_id > ?))))
 ORDER BY {OLDEST_FIRST} LIMIT ?"""
-_DONE = f"""
-SELECT DISTINCT message_id FROM letter_events
-WHERE what IN ('published', 'not published') AND origin = '{ORIGIN}' AND message_id IN (SELECT unnest(?::VARCHAR[]))"""
 _ENDED = f"""
 SELECT producer_id, settings FROM producers
 WHERE cluster_id IN ('', ?) AND ? <> '' AND producer_id != ? AND settings LIKE '%{SETTING}%' AND application IN ('', ?)
@@ -187,7 +185,7 @@ class StorePublications:
             owner.application,
             owner.clock() - _ENDED_AFTER_S,
         ]
-        with store.borrow(limit=_QUERY_LIMIT) as connection:
+        with store.borrow() as connection:
             rows = connection.execute(_ENDED, values).fetchall()
         ended = [one for one, settings in rows if _setting(settings) == self._owner.identity]
         if not set(ended) <= set(self._producers):
@@ -207,7 +205,7 @@ class StorePublications:
             last,
             _LISTING_ROWS,
         ]
-        with store.borrow(limit=_QUERY_LIMIT) as connection:
+        with store.borrow() as connection:
             rows = connection.execute(_LISTING, values).fetchall()
         return [Listed(*row) for row in rows]
 
@@ -215,9 +213,11 @@ class StorePublications:
         """Return those without an outcome. Their events are read afterwards: the store may have millions."""
         if not listed:
             return []
-        with store.borrow(limit=_QUERY_LIMIT) as connection:
-            rows = connection.execute(_DONE, [[one.message_id for one in listed]]).fetchall()
-        done = {message_id for (message_id,) in rows}
+        with store.borrow() as connection:
+            found = find_events(
+                connection, [one.message_id for one in listed], ("published", "not published")
+            )
+        done = {event.message_id for event in found if event.origin == ORIGIN}
         return [one for one in listed if one.message_id not in done]
 
     def _publish_all(

@@ -11,7 +11,12 @@ from producer_core.dlq.topics.topic_sender import PublishingProducer
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.producer.dead_letter_topic.direct_publications import DirectPublications, Places
-from producer_core.producer.dead_letter_topic.publisher import DONE, DeadLetterPublisher, Round
+from producer_core.producer.dead_letter_topic.publisher import (
+    DONE,
+    DeadLetterPublisher,
+    FailingPublication,
+    Round,
+)
 from producer_core.producer.dead_letter_topic.publishing_client import PublishingClient
 from producer_core.producer.dead_letter_topic.store_publications import PublicationOwner, StorePublications
 from producer_core.producer.dead_letter_topic.unrecorded_publications import UnrecordedPublications
@@ -74,6 +79,10 @@ class StorePublishing:
 
     def stop(self, timeout: float) -> None:
         self._publisher.stop(timeout)
+
+    def failing(self) -> FailingPublication | None:
+        """Return why dead letters wait for their topic, if any does."""
+        return self._publisher.failing()
 
     def stored(self) -> None:
         """Tell that the store has new dead letters."""

@@ -14,6 +14,7 @@ from producer_core.delivery.exactly_once.read_back import _NOTICE_DELAY_S
 from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.dlq.limits import DeadLetterLimits
 from producer_core.metrics.telemetry.recent_windows import _MIN_WINDOWS
+from producer_core.producer.dead_letter_topic.publisher import FAILING_AFTER_S
 
 
 def test_every_reported_rule_has_a_condition():
@@ -57,5 +58,6 @@ def test_the_limits_of_dead_letters_are_the_defaults():
 
 def test_the_fixed_thresholds_are_those_of_the_code():
     assert f"for {STORE_UNAVAILABLE_AFTER:.0f} s" in REPORTED_CONDITIONS["store_unavailable"]
+    assert f"for {FAILING_AFTER_S:.0f} s" in REPORTED_CONDITIONS["dead_letter_topic_failing"]
     assert f"at least {_MIN_WINDOWS} windows" in REPORTED_CONDITIONS["telemetry_failing"]
     assert f"longer than {_NOTICE_DELAY_S:.0f} s" in REPORTED_CONDITIONS["read_back_waits"]

@@ -156,6 +156,7 @@ def test_dead_letters_that_a_stopped_recorder_could_not_write_are_logged_with_th
     rig.recorder.start()
     rig.recorder.died(dead_letter(1))
     rig.recorder.stop()
+    rig.recorder.log_lost()
 
     assert "dead letters could not be stored: count=1, error=The disk is full." in caplog.messages
 

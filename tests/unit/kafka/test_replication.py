@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
 
+from producer_core._internal.log_queue import LogQueue
+from producer_core.alerts.reported_alerts import ReportedAlerts
 from producer_core.config import client_config
 from producer_core.errors import BrokerUnreachable
 from producer_core.kafka.replication import ReplicationWatch, judge
+from producer_core.producer.event_log import EventLog
 from tests.fixtures.replication import CONFIG, topic
 from tests.support import eventually
 
@@ -122,13 +126,63 @@ def test_topics_that_are_first_used_together_are_described_together():
         return {name: topic(name, replicas=1) for name in names}
 
     watch = ReplicationWatch(CONFIG, notices.append, describe=describe)
-    watch.client_statistics({"topics": {f"topic-{number}": {} for number in range(1000)}})
+    watch.client_statistics({"topics": {f"topic-{number:03}": {} for number in range(1000)}})
     release.set()
-    eventually(lambda: len(notices) == 1000)
+    eventually(lambda: not watch_threads())
 
-    # The thread starts with the first topic, so its first request may have one topic only.
-    assert len(requests) <= 11
-    assert max(requests) <= 100
+    assert requests == [100] * 10
+    (notice,) = notices
+    assert notice.text == (
+        "1,000 topics: even with acks=all, an acknowledged message may be on only one disk. A lost disk then loses it. "
+        "The topics are topic-000, topic-001, topic-002, topic-003, topic-004 and 995 more."
+    )
+    assert notice.details == {"topics": 1000, "advice": "Use three replicas and min.insync.replicas=2."}
+
+
+def test_topics_that_are_used_later_have_a_notice_of_their_own():
+    notices = []
+
+    def describe(names):
+        return {name: topic(name, replicas=3, min_isr=1) for name in names}
+
+    watch = ReplicationWatch(CONFIG, notices.append, describe=describe)
+    seen = {"topics": {"orders": {}, "payments": {}}}
+    watch.client_statistics(seen)
+    eventually(lambda: not watch_threads())
+    seen["topics"] |= {"refunds": {}, "returns": {}}
+    watch.client_statistics(seen)
+    watch.client_statistics(seen)
+    eventually(lambda: not watch_threads())
+
+    first, later = notices
+    assert "orders and payments." in first.text and "by now" not in first.text
+    assert "refunds and returns." in later.text and "orders" not in later.text
+    assert "4 topics of this producer are affected by now." in later.text
+    assert later.details["advice"] == "Set min.insync.replicas=2."
+
+
+def test_a_thousand_weak_topics_are_one_log_line_and_one_alert():
+    """Regression: a producer logged a warning for each topic."""
+    log, queue, alerts = logging.getLogger("test.weak"), LogQueue(), ReportedAlerts()
+    hooks = [EventLog("a:9092", log=log, queue=queue), alerts]
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lines.append
+    log.addHandler(handler)
+
+    def describe(names):
+        return {name: topic(name, replicas=1) for name in names}
+
+    watch = ReplicationWatch(CONFIG, lambda notice: [one.notice(notice) for one in hooks], describe=describe)
+    watch.client_statistics({"topics": {f"topic-{number:03}": {} for number in range(1000)}})
+    eventually(lambda: not watch_threads())
+    queue.drain(30)
+    (line,) = [one.getMessage() for one in lines if one.levelno == logging.WARNING]
+    assert line.startswith("weak replication: reason=1,000 topics: ") and "topics=1000" in line
+    assert "advice=Use three replicas" in line
+    (found,) = alerts.firing("p", 0.0)
+    assert (found.subject, found.advice) == ("p", "Use three replicas and min.insync.replicas=2.")
+    log.removeHandler(handler)
 
 
 def test_a_query_that_fails_is_repeated_for_each_of_its_topics():
@@ -141,5 +195,6 @@ def test_a_query_that_fails_is_repeated_for_each_of_its_topics():
 
     watch = ReplicationWatch(CONFIG, notices.append, describe=describe, pauses=(0.0,))
     watch.client_statistics({"topics": {"orders": {}, "payments": {}}})
-    eventually(lambda: {notice.details["topic"] for notice in notices} == {"orders", "payments"})
     eventually(lambda: not watch_threads())
+    (notice,) = notices
+    assert notice.details["topics"] == 2 and "orders and payments" in notice.text

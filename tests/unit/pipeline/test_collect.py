@@ -25,6 +25,7 @@ from producer_core.pipeline import collect as module
 from producer_core.pipeline import collected_offsets, preflight
 from producer_core.pipeline.collect import collect
 from producer_core.pipeline.preflight import MissingPermission
+from producer_core.pipeline.telemetry_reader import TelemetryReader
 from producer_core.store import Store
 from tests.scenarios.pipelines.fleet import Fleet, difference, found, found_in_history, publish
 
@@ -185,6 +186,35 @@ def test_a_running_collector_waits_while_its_topic_cannot_be_described(broker, s
     for name in ("counters", "buckets", "errors"):
         getattr(after.truth, name).update(getattr(before.truth, name))
     assert difference_to(store, after.truth) == ""
+
+
+def test_a_partition_without_a_leader_is_named_until_it_has_one(broker, follow, monkeypatch, caplog):
+    """Regression: a lost partition looked like one without new records.
+
+    The mock cluster crashes if a consumer reads a partition that loses its leader.
+    """
+    notes, lost, leaders = [], [], TelemetryReader._leaders
+    monkeypatch.setattr(
+        TelemetryReader, "_leaders", lambda self, topic: leaders(self, topic) | dict.fromkeys(lost, -1)
+    )
+
+    def progress(state):
+        if not notes:
+            lost.append(0)
+        elif state.note:
+            lost.clear()
+        notes.append(state.note)
+        if state.note:
+            assert state.text.endswith(f"; {state.note}")
+
+    follow(on_progress=progress, ended=lambda: any(notes) and not notes[-1])
+
+    assert {*notes} == {"", f"1 partition without a leader: {TOPIC}/0"}
+    lines = [one for one in caplog.messages if "leader" in one]
+    assert lines == [
+        f"telemetry partitions have no leader: partitions={TOPIC}/0",
+        "telemetry partitions have leaders again",
+    ]
 
 
 def test_a_check_that_fails_is_repeated_before_more_is_read(broker, follow, monkeypatch):

@@ -71,6 +71,37 @@ def test_offsets_after_the_end_of_a_topic_start_at_its_beginning_with_a_warning(
     assert line.startswith("telemetry topic is shorter than before: topic=telemetry, partition=0, position=7")
 
 
+def lead(broker, partition, leader):
+    """Change the leader of a partition; -1 for none."""
+    assert broker._mock._call("partition_set_leader", b"telemetry", partition, leader) == 0
+
+
+def test_a_partition_without_a_leader_keeps_its_stored_offset_and_the_others_are_read(broker, records):
+    """Regression: its bounds are unknown, so that no partition could be assigned."""
+    publish(broker, *range(10))
+    lead(broker, 0, -1)
+    values, piece = read(records, {0: 3, 1: 2}, until={PLACES[1]: 5})
+    assert values == [5, 7, 9] and piece.positions == {PLACES[0]: 3, PLACES[1]: 5}
+    assert records.leaderless == {PLACES[0]}
+    assert not records.partitions_changed(["telemetry"])
+
+    lead(broker, 0, 1)
+    assert records.partitions_changed(["telemetry"])
+    values, piece = read(records, dict(enumerate([3, 5])))
+    assert values == [6, 8] and piece.positions == {PLACES[0]: 5, PLACES[1]: 5}
+    assert not records.leaderless
+
+
+def test_a_new_partition_without_a_leader_is_read_from_its_beginning_later(broker, records):
+    publish(broker, *range(4))
+    lead(broker, 0, -1)
+    _, piece = read(records, {1: 0}, until={PLACES[1]: 2})
+    assert piece.positions == {PLACES[0]: 0, PLACES[1]: 2}
+    lead(broker, 0, 1)
+    values, _ = read(records, {place.partition: offset for place, offset in piece.positions.items()})
+    assert values == [0, 2]
+
+
 def test_other_partitions_than_those_that_are_read_are_noticed(broker, records):
     records.assign(["telemetry"], lambda topic: {})
     assert not records.partitions_changed(["telemetry"])

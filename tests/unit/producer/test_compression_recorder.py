@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import pytest
@@ -38,14 +39,16 @@ def deliveries(topic="orders", value=REPETITIVE, count=100):
     return found
 
 
-def recorder(in_flight, *, settings=None, per_batch=50, clock=None):
+def recorder(in_flight, *, settings=None, per_batch=50, clock=None, monotonic=None):
+    clock = clock or FakeClock()
     return CompressionRecorder(
         client_config("nowhere:9092", {"compression_type": "auto", **(settings or {})}),
         "shop",
         metrics=Metrics(),
         in_flight=in_flight if callable(in_flight) else lambda limit: in_flight[:limit],
         per_batch=lambda: per_batch,
-        clock=clock or FakeClock(),
+        clock=clock,
+        monotonic=monotonic or clock,
     )
 
 
@@ -137,6 +140,39 @@ def test_later_samples_count_more_than_earlier_ones(store):
         clock.advance(15)
     made.save(store, "p", "c", closing=True)
     assert rows(store)[0]["zstd_bytes"] < 0.2 * rows(store)[0]["bytes"]
+
+
+def test_a_topic_with_many_bytes_is_not_sampled_more_often(store):
+    """Regression: halving its sums brought them below ten samples, so two more followed at once."""
+    clock = FakeClock()
+    made = recorder(deliveries(value=order, count=1000), per_batch=1000, clock=clock)
+    taken = []
+    for _ in range(600):
+        before = made._samples.get("orders")
+        made.sample()
+        taken.append(made._samples["orders"] != before)
+        clock.advance(1)
+    assert all(taken[:10])
+    later = [second for second, sampled in enumerate(taken) if sampled and second >= 10]
+    assert len(later) > 30
+    assert {after - before for before, after in itertools.pairwise(later)} == {15}
+    assert made._samples["orders"].bytes < sum(taken) * 65_536 * 0.9, "the sums were halved"
+
+
+def test_sampling_and_saving_continue_after_the_clock_was_set_back(store):
+    """Regression: both stopped until the clock had caught up."""
+    clock, monotonic = FakeClock(), FakeClock()
+    made = recorder(deliveries(value=order), clock=clock, monotonic=monotonic)
+    for _ in range(12):
+        made.sample()
+    made.save(store, "p", "c", closing=False)
+    (before,) = rows(store)
+    clock.advance(-3600)
+    monotonic.advance(60)
+    made.sample()
+    made.save(store, "p", "c", closing=False)
+    (after,) = rows(store)
+    assert after["messages"] > before["messages"]
 
 
 def test_a_new_measurement_replaces_the_producers_earlier_one(store):

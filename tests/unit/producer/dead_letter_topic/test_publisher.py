@@ -51,6 +51,19 @@ class SilentClient:
         self.closed.set()
 
 
+class CountingSource:
+    """Counts the looks into a store that always has new dead letters."""
+
+    def __init__(self):
+        self.looks = 0
+        self.publisher = None
+
+    def publish_next(self, producer):
+        self.looks += 1
+        self.publisher.wake()
+        return DONE
+
+
 def publisher_thread():
     return next(one for one in threading.enumerate() if one.name == "dead-letter-publisher")
 
@@ -102,6 +115,19 @@ def test_the_thread_ends_although_its_client_never_reports(cluster, store, monke
     producer.close(timeout=0.5)
     thread.join(30)
     assert not thread.is_alive()
+
+
+def test_new_dead_letters_wait_between_two_looks_into_the_store(monkeypatch):
+    """Regression: three looks a second at a store that other processes read and write."""
+    assert publisher._REST_S >= 1.0
+    monkeypatch.setattr(publisher, "_REST_S", 3600.0)
+    source = CountingSource()
+    source.publisher = DeadLetterPublisher(source, lambda: None)
+    source.publisher.start()
+    eventually(lambda: source.looks)
+    threading.Event().wait(0.2)
+    assert source.looks == 1
+    source.publisher.stop(timeout=0.0)
 
 
 def topic_by_value(dead_letter):

@@ -8,12 +8,16 @@ import shutil
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from producer_core import DeadLetterTopic, MessageStatus, ReliableKafkaProducer
+from producer_core.alerts import AlertLog
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError, QueueFull
+from producer_core.producer.dead_letter_topic import publisher
+from producer_core.producer.dead_letter_topic.publisher import Round
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.dead_letter_topics import events, send
 from tests.support import eventually
@@ -199,6 +203,67 @@ def test_published_dead_letters_make_room_for_others(cluster, tmp_path):
     assert report.lost == 0
 
 
+def test_dead_letters_that_only_their_topic_has_are_not_logged_as_lost(cluster, tmp_path, caplog):
+    """Regression: a critical line counted them, and those that were published after it."""
+    cluster.held.add("orders-dlt")  # in flight until the recorder has stopped
+    producer = without_disk(cluster, tmp_path)
+    stop = producer._components.dead_letter_backend._publishing.stop
+
+    def publish_at_the_end(timeout):
+        cluster.release()
+        stop(timeout)
+
+    producer._components.dead_letter_backend._publishing.stop = publish_at_the_end
+    sent = send(producer, 4)
+    eventually(lambda: len(cluster.transports) == 2 and cluster.transports[1]._held)
+    report = producer.close()
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent) and report.lost == 0
+    assert not any("dead letters could not be stored" in text for text in caplog.messages)
+
+
+def test_an_alert_fires_while_a_dead_letter_topic_takes_nothing(cluster, store, monkeypatch):
+    """Regression: one warning was logged, however long it lasted."""
+    monkeypatch.setattr(publisher, "FAILING_AFTER_S", 0.0)
+    monkeypatch.setattr(publisher, "_PAUSES", (0.05,))
+    cluster.denied.add("orders-dlt")
+
+    def alerts():
+        producer._components.dead_letter_backend.flush_soon()
+        return [one for one in AlertLog(store).list() if one.rule == "dead_letter_topic_failing"]
+
+    with cluster.producer(store) as producer:
+        send(producer, 2)
+        (alert,) = eventually(alerts)
+        assert (alert.state, alert.subject, alert.threshold) == ("firing", producer.identity, 0.0)
+        assert "Broker: Topic authorization failed" in alert.text and alert.value >= 0.0
+        send(producer, 1)
+        cluster.denied.discard("orders-dlt")
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 3)
+        eventually(lambda: [one.state for one in alerts()] == ["resolved"])
+
+
+def test_the_alert_counts_from_the_first_failure_until_no_dead_letter_waits(monkeypatch):
+    rounds = [Round(again=True, trouble="a"), Round(again=True, trouble="b"), Round(more=True), Round()]
+    failing, now = [], [1000.0]
+
+    class Source:
+        def publish_next(self, producer):
+            return rounds.pop(0)
+
+    monkeypatch.setattr(publisher, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    tested = publisher.DeadLetterPublisher(Source(), lambda: None)
+    while rounds:
+        tested._round()
+        now[0] += 200.0
+        failing.append(tested.failing())
+    assert [one and (one.reason, one.seconds, one.is_long) for one in failing] == [
+        ("a", 200.0, False),
+        ("b", 400.0, True),
+        ("b", 600.0, True),
+        None,
+    ]
+
+
 def test_without_a_disk_and_a_topic_sending_waits_its_bound_and_raises(cluster, tmp_path):
     cluster.denied.add("orders-dlt")
     with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
@@ -221,13 +286,14 @@ def test_a_dead_letter_that_cannot_be_published_holds_up_no_other_in_memory(clus
     assert report.lost == 1
 
 
-def test_without_a_disk_and_a_topic_close_counts_what_is_lost(cluster, tmp_path):
+def test_without_a_disk_and_a_topic_close_counts_what_is_lost(cluster, tmp_path, caplog):
     cluster.denied.add("orders-dlt")
     producer = without_disk(cluster, tmp_path)
     send(producer, 4)
     producer.flush()
     report = producer.close(timeout=2.0)
     assert (report.dead, report.lost) == (4, 4)
+    assert any("dead letters could not be stored: count=4" in text for text in caplog.messages)
 
 
 def test_the_journal_forgets_a_dead_letter_that_is_published_while_no_disk_takes_it(cluster, tmp_path):

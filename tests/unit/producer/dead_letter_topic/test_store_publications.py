@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from producer_core.producer.dead_letter_topic.publishing_client import Publishin
 from producer_core.producer.dead_letter_topic.store_publications import PublicationOwner
 from producer_core.producer.dead_letter_topic.store_publishing import StorePublishing
 from producer_core.producer.dead_letter_topic.unrecorded_publications import UnrecordedPublications
+from producer_core.store import Store
 from tests.fixtures.dead_letter_topics import events, send
 from tests.fixtures.replays import dead_letter
 from tests.support import eventually
@@ -77,6 +79,23 @@ def test_a_failed_dead_letter_is_tried_again_although_the_store_fails_behind_it(
         eventually(lambda: failures and sorted(cluster.ids("all-dead")) == sent[1:])
         cluster.denied.discard("missing")
         eventually(lambda: cluster.ids("missing") == [sent[0]], timeout=15)
+
+
+def test_a_publication_reads_the_store_no_longer_than_other_readers(cluster, store, monkeypatch):
+    """Regression: its queries were cancelled after 60 seconds, during which the recorder and other processes waited."""
+    limits, borrow = [], Store.borrow
+
+    def spy(self, *, limit=None, **options):
+        if threading.current_thread().name == "dead-letter-publisher":
+            limits.append(limit)
+        return borrow(self, limit=limit, **options)
+
+    monkeypatch.setattr(Store, "borrow", spy)
+    with cluster.producer(store, cluster_id="in-memory") as producer:
+        sent = send(producer, 3)
+        eventually(lambda: cluster.ids("orders-dlt") == sent)
+    assert len(limits) > 5
+    assert set(limits) == {None}
 
 
 def test_a_dead_letter_that_is_refused_is_logged(cluster, store, caplog):
