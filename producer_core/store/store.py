@@ -68,6 +68,7 @@ class Store:
         self._pool = ConnectionPool(path)
         self._committed = CommittedBatches()
         self._leases: weakref.WeakSet[RenewableLease] = weakref.WeakSet()
+        self._is_incident = False
 
     @classmethod
     def open(
@@ -98,6 +99,8 @@ class Store:
         """
         if not paths.has_content(self.path):  # DuckDB would turn an empty file into a database without tables
             self._prepare()
+        if write and self._is_incident:
+            raise file_errors.incident(self.path)
         return self._pool.borrow(write=write, timeout=timeout, limit=limit, routine=routine)
 
     def rows(self, name: str, /, **params: Any) -> list[dict[str, Any]]:
@@ -287,7 +290,14 @@ class Store:
         Afterwards the file contains no byte of purged content. Other users of the store wait during this, producers buffer
         or spill their writes, and the disk needs room for a second file. A store with a later schema raises StoreTooNew.
         """
+        if self._is_incident:
+            raise file_errors.incident(self.path)
         return store_compact.compact(self._pool, self.path, now=self._clock())
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether the store belongs to an incident bundle. Such a store is read-only."""
+        return self._is_incident
 
     def close(self) -> None:
         """Free this object's memory. The object can be used again."""
@@ -317,14 +327,19 @@ class Store:
                 return
         with unattended(), self._pool.borrow() as connection:
             version = check(connection, self.path)
-            restored = version >= newest() and generation.is_restored(connection, self.path)
+            restored = version >= newest() and self._is_restored(connection)
         if version < newest():
             with self._pool.borrow(write=True) as connection:
                 check(connection, self.path)
                 migrate(connection, now=self._clock())
-                restored = generation.is_restored(connection, self.path)
+                restored = self._is_restored(connection)
         if restored:
             self._revoke_safe_verdicts()
+
+    def _is_restored(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Note whether the store belongs to an incident bundle; if not, return whether it was restored from a copy."""
+        self._is_incident = required_features.is_incident(connection)
+        return not self._is_incident and generation.is_restored(connection, self.path)
 
     def begin_replay(self) -> None:
         """Begin a new generation when a replay starts to send, so that an older copy is recognized when restored."""
