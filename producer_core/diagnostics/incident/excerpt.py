@@ -153,7 +153,7 @@ class _Excerpt:
         }
 
     def _slices(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of a query in slices. Meanwhile the connection can write."""
+        """Yield the rows of a query in slices. Between them the connection can write."""
         with contextlib.closing(self._connection.cursor()) as reader:
             reader.execute(sql.format(**self._bounds))
             while found := reader.fetchmany(_TEXTS):

@@ -32,7 +32,10 @@ ROWS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("dead_letters", "dead_letter_bodies", "letter_events"), _SELECTED),
     "operations": _OPERATIONS,
-    "operation_records": f"operation_id IN (SELECT operation_id FROM whole.operations WHERE {_OPERATIONS})",
+    **dict.fromkeys(
+        ("operation_records", "replay_waves"),
+        f"operation_id IN (SELECT operation_id FROM whole.operations WHERE {_OPERATIONS})",
+    ),
     "alerts": _ALERTS,
     "alert_outbox": f"alert_id IN (SELECT alert_id FROM whole.alerts WHERE {_ALERTS})",
     "alert_routes": "true",
@@ -57,7 +60,6 @@ LEFT_OUT = frozenset(
         "audit_marks",
         "dead_letter_counts",  # computed again
         "store_generation",
-        "replay_waves",
         "expired_statistics",
         "expired_latencies",
         "expired_errors",
