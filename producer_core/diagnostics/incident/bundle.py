@@ -147,7 +147,9 @@ def _entries(archive: zipfile.ZipFile, path: Path) -> Mapping[str, zipfile.ZipIn
         if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
             raise _refused(path, f"{entry.filename} is encrypted, or compressed with an unknown method")
         if entry.file_size > RATIO_FROM and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
-            raise _refused(path, f"{entry.filename} would be {entry.file_size:,} bytes from {entry.compress_size:,}")
+            raise _refused(
+                path, f"{entry.filename} would be {entry.file_size:,} bytes from {entry.compress_size:,}"
+            )
         found[entry.filename] = entry
     if sum(entry.file_size for entry in found.values()) > MAX_BYTES:
         raise _refused(path, f"its files have more than {MAX_BYTES >> 30} GiB")

@@ -22,6 +22,7 @@ from producer_core.store.merge import insert
 _WAIT = 60.0
 _TEXTS, _BODIES = 1000, 200
 """Texts and bodies that are masked together."""
+_COLUMNS = "SELECT database_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
 _ERRORS = "SELECT DISTINCT fingerprint, code, error_text FROM whole.dead_letters"
 
 Masker = Callable[[str], str]
@@ -76,6 +77,10 @@ class _Excerpt:
         }
         self._maskers: Mapping[str, Masker] = {}
         self._fingerprints = masks.Fingerprints([])
+        self._columns: Mapping[tuple[str, str, str], str] = {
+            (database, table, name): type_
+            for database, table, name, type_ in connection.execute(_COLUMNS).fetchall()
+        }
 
     def write(self, *, masked: bool) -> None:
         self._run(f"CREATE TABLE work.incident_letters AS {rows.DEAD_LETTERS}")
@@ -128,9 +133,9 @@ class _Excerpt:
     def _collect(self, work: str, query: str, columns: list[str], masker: Masker) -> bool:
         """Write the texts whose masked form differs to a table of `work`; return whether there are any."""
         self._run(f"CREATE OR REPLACE TABLE work.{work} (plain VARCHAR, masked VARCHAR)")
-        parts = " UNION ".join(f'SELECT "{name}" AS plain FROM source' for name in columns)
+        parts = " UNION ALL ".join(f'SELECT "{name}" AS plain FROM source' for name in columns)
         found = False
-        sql = f"WITH source AS ({query}) SELECT plain FROM ({parts}) WHERE plain IS NOT NULL"
+        sql = f"WITH source AS ({query}) SELECT DISTINCT plain FROM ({parts}) WHERE plain IS NOT NULL"
         for texts in self._slices(sql):
             changed = [(text, masked) for (text,) in texts if (masked := masker(text)) != text]
             insert(self._connection, f"work.{work}", ("plain", "masked"), changed)
@@ -168,20 +173,23 @@ class _Excerpt:
                 f"SELECT {columns} FROM whole.dead_letter_bodies WHERE rowid >= {first} AND rowid < {first + _BODIES}"
                 f" AND {rows.ROWS['dead_letter_bodies']}"
             ).fetchall()
-            insert(self._connection, "store.dead_letter_bodies", BODY_COLUMNS, list(map(masks.masked_body, found)))
+            insert(
+                self._connection,
+                "store.dead_letter_bodies",
+                BODY_COLUMNS,
+                list(map(masks.masked_body, found)),
+            )
 
     def _common_columns(self, table: str) -> dict[str, str]:
         """Return the columns, with their types, that both stores have: another version may have added some."""
-        sql = "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = ? AND table_name = ?"
-        of = {
-            database: dict(self._connection.execute(sql, [database, table]).fetchall())
-            for database in ("store", "whole")
+        return {
+            name: type_
+            for (database, of, name), type_ in self._columns.items()
+            if (database, of) == ("store", table) and ("whole", table, name) in self._columns
         }
-        return {name: type_ for name, type_ in of["store"].items() if name in of["whole"]}
 
 
 def _looked_up(work: str, column: str) -> str:
     """Return an expression for the masked form of a column."""
     known = f'SELECT masked FROM work.{work} WHERE plain = source."{column}"'
     return f'coalesce(({known}), source."{column}")'
-

@@ -26,7 +26,7 @@ from producer_core.dlq import files as dead_letter_files
 from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
 from producer_core.dlq.files.exporter import EXPORTED
 from producer_core.errors import StoreError, TransferError
-from producer_core.store import Store, safe_verdicts
+from producer_core.store import Store, generation, safe_verdicts
 
 if TYPE_CHECKING:
     from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -119,6 +119,7 @@ class _BundleJob:
     def _write_dead_letters(self, source: Path, folder: Path) -> None:
         """Write the file with which the dead letters are imported, from a copy of the store, which the export changes."""
         copy = Path(shutil.copyfile(source, folder / "copy.duckdb"))
+        generation.adopt(copy, source)
         opened = Store.open(copy, create=False)
         try:
             dead_letter_files.export(

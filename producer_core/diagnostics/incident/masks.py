@@ -99,7 +99,7 @@ def selection_masker(fingerprints: Fingerprints) -> Callable[[str], str]:
             return masked_text(text)
         if not isinstance(selection, dict):
             return orjson.dumps(mask(selection)).decode()
-        return orjson.dumps({name: item for name, item in _parts(selection, fingerprints)}).decode()
+        return orjson.dumps(dict(_parts(selection, fingerprints))).decode()
 
     return masked
 
@@ -120,7 +120,9 @@ def masked_body(row: Body) -> Body:
     """Return a row of `dead_letter_bodies` in its displayed form."""
     message_id, value, headers, timestamp_ms, attempts = row
     shown = [(name, _as_bytes(item)) for name, item in mask_headers(read_headers(headers))]
-    failed = [Attempt(one.failed_at, mask_text(one.code), mask_text(one.text)) for one in read_attempts(attempts)]
+    failed = [
+        Attempt(one.failed_at, mask_text(one.code), mask_text(one.text)) for one in read_attempts(attempts)
+    ]
     masked = None if value is None else _as_bytes(display_value(value))
     return message_id, masked, write_headers(tuple(shown)), timestamp_ms, write_attempts(failed)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import __version__
 from producer_core._internal.html import LISTED, page
+from producer_core.diagnostics.incident import chart
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import failure_of
 from producer_core.metrics.histogram import quantiles
@@ -81,6 +82,9 @@ def _delivery(store: Store, window: IncidentWindow) -> Iterator[str]:
             *zip(("p50", "p95", "p99"), map(_milliseconds, quantiles(buckets, _QUANTILES)), strict=True),
         ],
     )
+    step = chart.bar_seconds(window.seconds)
+    series = store.rows("series", bucket=step, **span)
+    yield f"<div>{chart.bars(series, window.since, window.until, step)}</div>"
     topics = store.rows("totals_by_topic", **span)
     yield page(
         "By topic",
@@ -142,7 +146,16 @@ def _events(store: Store) -> Iterator[str]:
     replays = store.rows("operations", limit=_MANY)
     yield page(
         "Replays",
-        columns=("replay", "state", "operator", "created", "records", "acknowledged", "found", "failed again"),
+        columns=(
+            "replay",
+            "state",
+            "operator",
+            "created",
+            "records",
+            "acknowledged",
+            "found",
+            "failed again",
+        ),
         rows=[
             (
                 *(row["operation_id"], row["state"], row["who"], _moment(row["created_at"])),
@@ -158,7 +171,17 @@ def _producers(store: Store) -> str:
     producers = store.rows("producers")
     return page(
         "Producers",
-        columns=("client", "application", "host", "process", "version", "cluster", "started", "last seen", "closed"),
+        columns=(
+            "client",
+            "application",
+            "host",
+            "process",
+            "version",
+            "cluster",
+            "started",
+            "last seen",
+            "closed",
+        ),
         rows=[
             (
                 *(row["client_id"], row["application"] or "", row["host"], str(row["pid"]), row["version"]),

@@ -34,7 +34,9 @@ def store(tmp_path, since):
 
 def export(store, since, target, *more):
     until = since + incidents.LENGTH
-    return run("export", "--since", f"@{since}", "--until", f"@{until}", "-o", target, "--store", store.path, *more)
+    return run(
+        "export", "--since", f"@{since}", "--until", f"@{until}", "-o", target, "--store", store.path, *more
+    )
 
 
 def test_an_incident_is_exported_and_shown(store, since, tmp_path):

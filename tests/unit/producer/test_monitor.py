@@ -166,7 +166,10 @@ def test_an_incident_bundle_is_a_source_and_shows_its_range(incident):
     monitor = Monitor(str(path))
     assert "Dead letters: payments" in repr(monitor)
     whole = monitor.history(kind="arrow")
-    assert sum(whole["dead"].to_pylist()) == live.rows("totals", since=int(window.since), until=int(window.until))[0]["dead"]
+    assert (
+        sum(whole["dead"].to_pylist())
+        == live.rows("totals", since=int(window.since), until=int(window.until))[0]["dead"]
+    )
     assert "POLICY_VIOLATION" in {group.code for group in monitor.groups()}
     with pytest.raises(StoreUnavailable, match="read-only"):
         monitor.replay()

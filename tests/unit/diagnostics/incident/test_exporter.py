@@ -18,6 +18,7 @@ from producer_core.dashboard.wording import CUSTOM
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.diagnostics.incident import IncidentBundle, export_incident
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.files.record import displayed, record_of
 from producer_core.errors import ConfigError, StoreUnavailable, TransferError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store import Store
@@ -47,6 +48,8 @@ def without_groups(value):
         return [without_groups(item) for item in value]
     if isinstance(value, dict):
         return {name: without_groups(item) for name, item in value.items() if name != "fingerprint"}
+    if isinstance(value, float):
+        return round(value, 9)  # sums of floats depend on the order of the rows
     return re.sub(r"\b[0-9a-f]{12}\b", "-", value) if isinstance(value, str) else value
 
 
@@ -74,7 +77,7 @@ def test_the_latency_page_of_a_bundle_has_the_figures_of_the_live_page(store, op
     now, view = window.until + 60, view_of(window)
     live, found = (latency(one, view, now) for one in (store, opened.store))
     assert live.has_client_stats and live.found[0]
-    assert replace(found, seen_at=None) == replace(live, seen_at=None)
+    assert without_groups(replace(found, seen_at=None)) == without_groups(replace(live, seen_at=None))
 
 
 def test_the_dead_letters_of_a_bundle_are_those_of_the_range(store, opened, window):
@@ -139,12 +142,12 @@ def test_the_small_hash_of_a_key_is_not_in_a_masked_bundle(store, opened):
 
 
 def test_a_masked_dead_letter_is_displayed_as_before(store, opened):
-    from producer_core.dlq.files.record import displayed, record_of  # noqa: PLC0415
-
     def shown(one):
         with one.borrow() as connection:
-            row = connection.execute("SELECT * FROM dead_letters WHERE code = 'POLICY_VIOLATION' AND failed_at = ("
-                                     "SELECT min(failed_at) FROM dead_letters WHERE key <> 'k'::BLOB)")
+            row = connection.execute(
+                "SELECT * FROM dead_letters WHERE code = 'POLICY_VIOLATION' AND failed_at = ("
+                "SELECT min(failed_at) FROM dead_letters WHERE key <> 'k'::BLOB)"
+            )
             names = [column[0] for column in row.description]
             letter = dict(zip(names, row.fetchone(), strict=True))
             body = connection.execute(
@@ -191,7 +194,7 @@ def test_the_export_changes_nothing_in_the_live_store_but_its_audit_log(store, w
 
 
 def test_a_raw_export_is_audited_and_revokes_safe_verdicts(store, raw):
-    (entry,) = [row for row in store.rows("audit_latest") if row["action"] == "incident"]
+    entry, _ = (row for row in store.rows("audit_latest") if row["action"] == "incident")
     assert (entry["who"], entry["count"]) == ("ann@host", 22)
     assert '"masked":false' in entry["selection"]
     assert entry["outcome"].startswith("Raw incident bundle")
@@ -226,7 +229,8 @@ def test_settings_have_no_secret_and_doctor_findings_are_included(store, window,
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("a.txt", "not a zip file"), ("missing/a.zip", "does not exist"), ("old.zip", "already exists")]
+    ("name", "problem"),
+    [("a.txt", "not a zip file"), ("missing/a.zip", "does not exist"), ("old.zip", "already exists")],
 )
 def test_an_invalid_target_is_refused(store, window, tmp_path, name, problem):
     (tmp_path / "old.zip").write_text("old")
@@ -255,7 +259,7 @@ def test_rules_of_the_masking_file_apply(store, window, tmp_path, monkeypatch):
         content = content_of(bundle)
     assert {one.key for one in found} == {b"***"}
     assert {one.topic for one in found} == {"***"}
-    assert b"payments" not in content.replace(b"m-payments", b"")  # the tests' message ids
+    assert b"payments" not in content
 
 
 def test_a_bundle_cannot_be_exported_again(opened, window, tmp_path):

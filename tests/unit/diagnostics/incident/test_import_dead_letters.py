@@ -41,5 +41,8 @@ def test_a_dry_run_imports_nothing(raw, tmp_path):
 
 @pytest.mark.parametrize("kind", ["masked", "raw"])
 def test_no_replay_can_be_planned_in_the_store_of_a_bundle(kind, request):
-    with IncidentBundle(request.getfixturevalue(kind)) as bundle, pytest.raises(StoreError, match="read-only"):
+    with (
+        IncidentBundle(request.getfixturevalue(kind)) as bundle,
+        pytest.raises(StoreError, match="read-only"),
+    ):
         plan(bundle.store, DeadLetterFilter(), who="ann", origin="cli")

@@ -63,7 +63,11 @@ def test_a_filter_names_a_replaced_group_by_its_new_name():
     masker = masks.selection_masker(found)
     selection = orjson.dumps({"group": revealing, "text": MAIL, "topic": "orders"}).decode()
     masked = orjson.loads(masker(selection))
-    assert masked == {"group": found.replaced[revealing], "text": "a***@analytical.example", "topic": "orders"}
+    assert masked == {
+        "group": found.replaced[revealing],
+        "text": "a***@analytical.example",
+        "topic": "orders",
+    }
     assert orjson.loads(masker('{"group":"abcabcabcabc"}'))["group"] != "abcabcabcabc"
     assert masker("no JSON") == "no JSON"
 
@@ -81,6 +85,8 @@ def test_hidden_keys_are_hidden_in_filters_too(tmp_path, monkeypatch):
 
 
 def test_a_masked_setting_stays_json():
-    assert orjson.loads(masks.masked_json('"https://u:secret@traces.example/{trace_id}"')).startswith("https://")
+    assert orjson.loads(masks.masked_json('"https://u:secret@traces.example/{trace_id}"')).startswith(
+        "https://"
+    )
     assert "secret" not in masks.masked_json('"https://u:secret@traces.example/{trace_id}"')
     assert masks.masked_json("5.0") == "5.0"

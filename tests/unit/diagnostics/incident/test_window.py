@@ -10,7 +10,9 @@ from producer_core.diagnostics.incident import IncidentWindow
 from producer_core.errors import TransferError
 
 
-@pytest.mark.parametrize(("since", "until"), [(10.0, 10.0), (10.0, 5.0), (float("nan"), 5.0), (0.0, 32 * 86_400.0)])
+@pytest.mark.parametrize(
+    ("since", "until"), [(10.0, 10.0), (10.0, 5.0), (float("nan"), 5.0), (0.0, 32 * 86_400.0)]
+)
 def test_an_empty_or_endless_range_is_refused(since, until):
     with pytest.raises(TransferError):
         IncidentWindow(since, until)
