@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,8 +18,7 @@ import orjson
 from producer_core import __version__
 from producer_core._internal import private_files
 from producer_core._internal.masking import mask, mask_text
-from producer_core.diagnostics.incident import excerpt, facts, manifest, page
-from producer_core.diagnostics.incident.bundle import MAX_BYTES
+from producer_core.diagnostics.incident import bundle, excerpt, facts, manifest, page
 from producer_core.diagnostics.incident.manifest import BundledFile, BundleManifest
 from producer_core.diagnostics.incident.window import IncidentWindow
 from producer_core.dlq import DeadLetterFilter, lookup
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from producer_core.dlq.files.atomic_file import AtomicFile
 
 _IDS = 1000
+_CHUNK = 1 << 20
+_SAFE_RATIO = bundle.MAX_RATIO // 2  # the estimate uses the fastest level
 _STORE_TIMEOUT = 60.0
 _EVERY_STATE = DeadLetterFilter(state=None)
 
@@ -146,9 +148,9 @@ class _BundleJob:
     def _manifest(self, folder: Path, now: float) -> BundleManifest:
         names = (*manifest.REQUIRED, *(manifest.RAW_ONLY if self.raw else ()))
         files = {name: BundledFile.of(folder / name) for name in names}
-        if sum(file.size for file in files.values()) > MAX_BYTES:
+        if sum(file.size for file in files.values()) > bundle.MAX_BYTES:
             raise TransferError(
-                f"The incident has more than {MAX_BYTES >> 30} GiB.", fix="Choose a shorter range."
+                f"The incident has more than {bundle.MAX_BYTES >> 30} GiB.", fix="Choose a shorter range."
             )
         return BundleManifest(
             since=self.window.since,
@@ -187,10 +189,23 @@ def _message_ids(path: Path) -> Iterator[list[str]]:
 
 
 def _write_zip(file: AtomicFile, folder: Path, described: BundleManifest) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[call-overload]
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(manifest.MANIFEST, described.to_json())
         for name in described.files:
-            archive.write(folder / name, name)
+            archive.write(folder / name, name, compress_type=_method(folder / name))
+
+
+def _method(path: Path) -> int:
+    """Return how to compress a file. One that compresses like a bomb stays uncompressed, so that readers accept it."""
+    size = path.stat().st_size
+    if size <= bundle.RATIO_FROM:
+        return zipfile.ZIP_DEFLATED
+    compressor, compressed = zlib.compressobj(1), 0
+    with path.open("rb") as data:
+        while chunk := data.read(_CHUNK):
+            compressed += len(compressor.compress(chunk))
+    compressed += len(compressor.flush())
+    return zipfile.ZIP_STORED if size > _SAFE_RATIO * compressed else zipfile.ZIP_DEFLATED
 
 
 def _settings(store: Store) -> Mapping[str, Any]:

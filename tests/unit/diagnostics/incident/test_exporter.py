@@ -16,7 +16,7 @@ from producer_core.dashboard.queries.latency import latency
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.wording import CUSTOM
 from producer_core.diagnostics.doctor.finding import DoctorFinding
-from producer_core.diagnostics.incident import IncidentBundle, export_incident
+from producer_core.diagnostics.incident import IncidentBundle, bundle, export_incident, exporter
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.files.record import displayed, record_of
 from producer_core.errors import ConfigError, StoreUnavailable, TransferError
@@ -272,3 +272,12 @@ def test_an_empty_store_can_be_exported(window, tmp_path):
     export_incident(Store.open(tmp_path / "empty.duckdb"), tmp_path / "a.zip", window, **WHO)
     with IncidentBundle(tmp_path / "a.zip") as bundle:
         assert queries.overview(bundle.store, view_of(window), window.until + 60).sums.accepted == 0
+
+
+def test_a_store_that_compresses_like_a_bomb_is_not_compressed(store, window, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(bundle, "MAX_RATIO", 20)
+    monkeypatch.setattr(exporter, "_SAFE_RATIO", 10)
+    export_incident(store, tmp_path / "a.zip", window, **WHO)
+    with IncidentBundle(tmp_path / "a.zip") as opened_bundle:
+        assert opened_bundle.manifest.counts["dead_letters"] == 22
