@@ -16,7 +16,7 @@ from producer_core.diagnostics.incident.rows import LEFT_OUT, ROWS
 from producer_core.errors import TransferError
 from producer_core.store import file_errors, paths, required_features
 from producer_core.store.duckdb_instance import create_instance
-from producer_core.store.migrate import check
+from producer_core.store.migrate import check, newest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,11 @@ def check_content(path: Path, name: str) -> None:
     """Raise TransferError unless the file is the store of a bundle, StoreTooNew for a later schema."""
     paths.check_file(path)
     with _read_only(path) as connection:
-        check(connection, path)
+        version = check(connection, path)
         tables = {table for (table,) in connection.execute(_TABLES).fetchall()}
         views = {view for (view,) in connection.execute(_VIEWS).fetchall()}
         others = [connection.execute(sql).fetchall()[0][0] for sql in (_FUNCTIONS, _SCHEMAS)]
-        if any(others) or views - {_VIEW} or not {*ROWS} <= tables:
+        if any(others) or views - {_VIEW} or (version >= newest() and not {*ROWS} <= tables):
             raise _unexpected(name)
         marks = connection.execute(_MARKS, [required_features.INCIDENT, SETTING]).fetchall()
         if marks != [(1, 1)]:
