@@ -22,7 +22,7 @@ from benchmarks.stage import Stage
 from producer_core.errors import ProducerError
 
 ALL = (
-    "imports", "memory", "idle", "logs", "tracing", "schemas", "flow_control", "sending", "anatomy", "latency", "recording",
+    "imports", "memory", "idle", "logs", "tracing", "schemas", "flow_control", "dead_letter_topic", "sending", "anatomy", "latency", "recording",
     "prometheus", "replay",
     "growth", "exactly_once", "overview",
 )  # fmt: skip
@@ -30,7 +30,7 @@ ALL = (
 SEPARATE = ("dashboard_pages",)
 """Benchmarks with their own command line that fit in the hour."""
 LONG = (
-    "guarantees", "dead_letters --count 10000000 --runs 7", "integrity", "reprocess", "pipeline_lag",
+    "features", "compression", "guarantees", "dead_letters --count 10000000 --runs 7", "integrity", "reprocess", "pipeline_lag",
 )  # fmt: skip
 """Benchmarks with their own command line that need more time or disk."""
 README = ROOT / "benchmarks" / "README.md"

@@ -3,7 +3,9 @@
     python -m benchmarks.group_sync --rounds 5 --folder /var/tmp
 
 The bare loop is the least that `journal_level="power"` can cost: threads append bytes to a list, and one of them writes and
-syncs all of them. Each round runs every row once, in random order, so that background load affects all rows equally.
+syncs all of them. In the two rows with a client, each thread then also produces its message to a Kafka with one node: by
+hand, and with `send_message`. Each round runs every row once, in random order, so that background load affects all rows
+equally.
 """
 
 from __future__ import annotations
@@ -14,14 +16,20 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from confluent_kafka import Producer
+
 from benchmarks.machine import hardware
+from benchmarks.peers import SETTINGS
+from benchmarks.stage import Stage
 from benchmarks.threads import in_threads
+from producer_core import ReliableKafkaProducer
 from producer_core.delivery.journal import Journal, JournalRecord
 from producer_core.delivery.journal.group_sync import GroupSync
 
@@ -79,10 +87,62 @@ def journal(folder: Path) -> Iterator[Callable[[int], None]]:
         yield lambda number: opened.append(JournalRecord(first + number, "orders", b"key", _VALUE))
 
 
-WAYS = {"bare loop": bare, "`Journal.append`": journal}
+@contextmanager
+def client(folder: Path, servers: str, topic: str) -> Iterator[Callable[[int], None]]:
+    """Yield a function that does the same as `bare`, and then passes the message to a Kafka client that another thread polls."""
+    stopping = threading.Event()
+    producer = Producer({"bootstrap.servers": servers, **SETTINGS})
+
+    def poll() -> None:
+        while not stopping.is_set():
+            producer.poll(0.1)
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    try:
+        with bare(folder) as append:
+
+            def send(number: int) -> None:
+                append(number)
+                producer.produce(topic, _VALUE, b"key", on_delivery=_ignore)
+
+            yield send
+        producer.flush(60)
+    finally:
+        stopping.set()
+        polling.join()
 
 
-def measure(way: str, threads: int, parent: Path) -> Result:
+def _ignore(error: object, message: object) -> None:
+    """Receive a delivery report."""
+
+
+@contextmanager
+def producer(folder: Path, servers: str, topic: str) -> Iterator[Callable[[int], None]]:
+    """Yield `send_message` of a producer with `journal_level="power"`."""
+    with ReliableKafkaProducer(
+        servers, journal_dir=folder / "journal", journal_level="power", store=None
+    ) as opened:
+        yield lambda number: opened.send_message(topic, _VALUE, "key")  # type: ignore[func-returns-value]
+
+
+BARE, JOURNAL = "bare loop", "`Journal.append`"
+CLIENT, PRODUCER = "bare loop, then `produce()`", "`send_message`"
+Ways = Mapping[str, Callable[[Path], AbstractContextManager[Callable[[int], None]]]]
+
+
+def ways(servers: str, topic: str) -> Ways:
+    return {
+        BARE: bare,
+        JOURNAL: journal,
+        CLIENT: partial(client, servers=servers, topic=topic),
+        PRODUCER: partial(producer, servers=servers, topic=topic),
+    }
+
+
+def measure(
+    way: Callable[[Path], AbstractContextManager[Callable[[int], None]]], threads: int, parent: Path
+) -> Result:
     """Append the messages of all threads, and count the syncs."""
     syncs, fdatasync, count = [0], os.fdatasync, MESSAGES[threads]
 
@@ -90,7 +150,7 @@ def measure(way: str, threads: int, parent: Path) -> Result:
         syncs[0] += 1
         fdatasync(file)
 
-    with tempfile.TemporaryDirectory(dir=parent) as folder, WAYS[way](Path(folder)) as append:
+    with tempfile.TemporaryDirectory(dir=parent) as folder, way(Path(folder)) as append:
         append(0)
         os.fdatasync = counted  # type: ignore[assignment]
         try:
@@ -135,24 +195,26 @@ def main() -> None:
         "--folder", type=Path, default=Path(tempfile.gettempdir()), help="a folder on the disk to measure"
     )
     options = parser.parse_args()
-    rows = [(way, threads) for way in WAYS for threads in THREADS]
-    results: dict[tuple[str, int], list[Result]] = {row: [] for row in rows}
-    loads = [os.getloadavg()[0]]
-    for _ in range(options.rounds):
-        for row in random.sample(rows, len(rows)):
-            results[row].append(measure(*row, options.folder))
-        loads.append(os.getloadavg()[0])
-    own, floor = "`Journal.append`", "bare loop"
+    with Stage() as stage, stage.broker("one").topic() as where:
+        chosen = ways(**where)
+        rows = [(way, threads) for way in chosen for threads in THREADS]
+        results: dict[tuple[str, int], list[Result]] = {row: [] for row in rows}
+        loads = [os.getloadavg()[0]]
+        for _ in range(options.rounds):
+            for way, threads in random.sample(rows, len(rows)):
+                results[way, threads].append(measure(chosen[way], threads, options.folder))
+            loads.append(os.getloadavg()[0])
     print(table(results))
     print()
-    print(f"16 threads vs. one: {ratio(results, (own, 16), (own, 1)):.1f}x (target: at least 3x).")
-    for threads in THREADS:
-        rate = median(run.rate for run in results[own, threads])
-        share = ratio(results, (own, threads), (floor, threads))
-        print(
-            f"Threads: {threads}. Journal: {rate:,.0f} messages/s (target: at least {TARGETS[threads]:,}), {share:.2f}x the "
-            "bare loop."
-        )
+    for own, floor in ((JOURNAL, BARE), (PRODUCER, CLIENT)):
+        print(f"{own}: 16 threads vs. one: {ratio(results, (own, 16), (own, 1)):.1f}x (target: at least 3x).")
+        for threads in THREADS:
+            rate = median(run.rate for run in results[own, threads])
+            share = ratio(results, (own, threads), (floor, threads))
+            print(
+                f"{own}, threads: {threads}: {rate:,.0f} messages/s (target: at least {TARGETS[threads]:,}), {share:.2f}x "
+                f"the {floor}."
+            )
     print(f"Machine: {hardware()}. Load average: {min(loads):.0f} to {max(loads):.0f}.")
 
 

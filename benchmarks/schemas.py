@@ -31,7 +31,7 @@ _ITEM = {
         {"name": "sku", "type": "string"}, {"name": "quantity", "type": "int", "default": 1},
     ],
 }  # fmt: skip
-_AVRO = {
+AVRO = {
     "type": "record", "name": "Order", "fields": [
         {"name": "order", "type": "long"}, {"name": "customer", "type": "string"},
         {"name": "total", "type": "double"}, {"name": "currency", "type": "string"},
@@ -95,7 +95,7 @@ def _settings(way: str, url: str, topic: str) -> dict[str, Any]:
             return {}
         case "avro serializer":
             return {"value_serializer": _avro_serializer(url)}
-    form, schema = ("avro", _AVRO) if way == "avro" else ("json", _JSON)
+    form, schema = ("avro", AVRO) if way == "avro" else ("json", _JSON)
     return {
         "schema.registry.url": url, "value.serializer": form, "value.schema": json.dumps(schema),
         "auto.register.schemas": True,
@@ -106,7 +106,7 @@ def _avro_serializer(url: str) -> Any:
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
 
-    return AvroSerializer(SchemaRegistryClient({"url": url, "timeout": 30}), json.dumps(_AVRO))
+    return AvroSerializer(SchemaRegistryClient({"url": url, "timeout": 30}), json.dumps(AVRO))
 
 
 def _by_avro(url: str, topic: str) -> Callable[[Any], bytes]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the names that __getattr__ resolves, for type checkers and 
     from producer_core.delivery.retry import RetryManager as RetryManager
     from producer_core.dlq import DeadLetterFilter as DeadLetterFilter
     from producer_core.dlq import DeadLetterQueue as DeadLetterQueue
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic as DeadLetterTopic
     from producer_core.errors import BrokerError as BrokerError
     from producer_core.errors import CircuitOpen as CircuitOpen
     from producer_core.errors import ConfigError as ConfigError
@@ -82,6 +83,7 @@ _MODULES = {
     "DeadLetter": "events",
     "DeadLetterFilter": "dlq",
     "DeadLetterQueue": "dlq",
+    "DeadLetterTopic": "dlq.topics.dead_letter_topic",
     "DeliveryFailed": "errors",
     "DeliveryReport": "delivery.reports",
     "ECommerceDataGenerator": "simulate.generator",

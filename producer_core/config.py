@@ -13,6 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from producer_core._internal.compression_choice import (
+    AUTO,
+    COMPRESSION_CHOICE_KEY,
+    COMPRESSION_SETTING,
+    CompressionChoice,
+    pop_auto,
+)
 from producer_core._internal.consumer_settings import CONSUMER_SETTINGS
 from producer_core._internal.id_header import DEFAULT_ID_FORMAT, ID_FORMAT_KEY, ID_FORMAT_SETTING, id_format
 from producer_core._internal.join_names import join_names
@@ -199,6 +206,12 @@ class ClientConfig:
         return min(first, float(self.settings.get("retry.backoff.max.ms", 1000))) / 1000
 
     @property
+    def compression(self) -> CompressionChoice | None:
+        """Return the choice of the codec with compression_type="auto"; None with a fixed codec."""
+        choice: CompressionChoice | None = self.settings.get(COMPRESSION_CHOICE_KEY)
+        return choice
+
+    @property
     def statistics_interval(self) -> float:
         """Return the seconds between two statistics of the client; infinity if it emits none."""
         return float(self.settings["statistics.interval.ms"]) / 1000 or math.inf
@@ -233,6 +246,7 @@ def client_config(
     schemas = pop_schema_settings(given)
     own = _own_settings(given)
     chosen, origin = _translate(given)
+    compression = pop_auto(chosen)
     if "bootstrap.servers" not in chosen:
         chosen["bootstrap.servers"] = addresses(bootstrap_servers)
     else:
@@ -250,6 +264,8 @@ def client_config(
     _check_serializers(own)
     if id_format(own.get(ID_FORMAT_SETTING, DEFAULT_ID_FORMAT)) == "text":
         chosen[ID_FORMAT_KEY] = "text"
+    if compression is not None:
+        chosen[COMPRESSION_CHOICE_KEY] = compression
     return ClientConfig(
         MappingProxyType(chosen),
         max_block=block_seconds(own.get("max_block_ms", 60_000)),
@@ -358,11 +374,12 @@ def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def masked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for display: secrets are replaced, callables are left out."""
-    return {
+    shown = {
         name: "***" if _SECRET.search(name) else value
         for name, value in settings.items()
         if not callable(value)
     }
+    return shown | ({COMPRESSION_SETTING: AUTO} if COMPRESSION_CHOICE_KEY in settings else {})
 
 
 def librdkafka_settings(given: Mapping[str, Any]) -> dict[str, Any]:

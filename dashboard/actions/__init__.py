@@ -14,6 +14,7 @@ from producer_core.dashboard.actions.replays import (
     start_replay,
 )
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult
+from producer_core.dashboard.actions.settings import change_retention
 from producer_core.dashboard.auth.access import actor as actor
 from producer_core.dashboard.auth.access import user as user
 from producer_core.dashboard.queries import AT_ONCE
@@ -25,6 +26,7 @@ __all__ = [
     "acknowledge",
     "actor",
     "cancel_replay",
+    "change_retention",
     "clear",
     "confirm_replay",
     "get_replay",

@@ -16,7 +16,7 @@ from producer_core.store import Store, default_path
 _RECORDED = "refused_clicks"
 _ACTION_KEYS = re.compile(
     r"(?:replay|replay_confirm|replay_discard|clear|restore|undo|dead_letter_reveal)$"
-    r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export)[-_]"
+    r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export|retention)[-_]"
 )
 """Keys of the buttons that require the right to act."""
 

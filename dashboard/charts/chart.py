@@ -1,19 +1,16 @@
-"""Building blocks of the charts: the empty figure, lines with gaps, topics by weight, and a message for missing data."""
+"""Building blocks of the charts: the empty figure, lines with gaps, and a message for missing data."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import plotly.graph_objects as go
-
-from producer_core.dashboard.queries import Point
-from producer_core.dashboard.theme import COLOURS
+from producer_core.dashboard.charts.lines import ChartLine, Measured, Ranged, windows
+from producer_core.dashboard.charts.lines import ends as ends
+from producer_core.dashboard.charts.lines import others as others
 from producer_core.dashboard.wording import short
 
 HEIGHT = 230
@@ -30,45 +27,12 @@ def rendered(figure: Any) -> RenderedChart:
     return RenderedChart(figure.to_json(), figure.layout.height)
 
 
-_SHORT = 10  # seconds
-_LINES = 8
-_OTHERS = "#94a3b8"
 _TIMES = (
     {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
     {"dtickrange": [60_000, 43_200_000], "value": "%H:%M"},
     {"dtickrange": [43_200_000, None], "value": "%-d %b"},
 )
 """The time format of the axis, by the distance of its ticks in milliseconds."""
-
-Sums = Mapping[int, tuple[float, int, int]]
-"""Seconds covered, acknowledged and failed messages, by window."""
-
-
-class Ranged(Protocol):
-    """The time range of a page."""
-
-    @property
-    def now(self) -> float: ...
-    @property
-    def since(self) -> int: ...
-
-
-class Measured(Ranged, Protocol):
-    """A time range with data by window and topic."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def series(self) -> tuple[Point, ...]: ...
-
-
-def ends(now: float, step: int) -> int:
-    """Return the end of the lines; with short windows, the current window is left out because it is incomplete."""
-    return int(now) if step > _SHORT else int(now) // step * step
-
-
-def others(number: int) -> str:
-    return "1 other" if number == 1 else f"{number} others"
 
 
 def blank(revision: str) -> Any:
@@ -77,6 +41,8 @@ def blank(revision: str) -> Any:
     The zoom is kept while `revision` stays the same, until another range is selected. All line charts have the same
     left margin, so that the time axes of stacked charts align.
     """
+    import plotly.graph_objects as go  # here, because a notebook draws the lines without plotly
+
     figure = go.Figure(layout={"template": "none"})
     figure.update_layout(
         height=HEIGHT,
@@ -90,23 +56,17 @@ def blank(revision: str) -> Any:
     return figure
 
 
-def line(figure: Any, name: str, page: Measured, value: Any, hover: str, colour: str) -> None:
-    """Add a line over every window of the range, with a gap where no producer wrote statistics.
-
-    With short windows, the current window is left out, because messages in flight would show as a dip.
-    """
-    written = {point.at for point in page.series}
-    ats = list(range(page.since, ends(page.now, page.step), page.step))
-    found = [value(at) if at in written else None for at in ats]
+def line(figure: Any, page: Measured, drawn: ChartLine, hover: str) -> None:
+    """Add a line with a gap where no producer wrote statistics."""
     figure.add_scatter(
-        x=[datetime.fromtimestamp(at, UTC) for at in ats],
-        y=found,
-        name=html.escape(short(name)),
-        mode=mode(found),
+        x=[datetime.fromtimestamp(at, UTC) for at in windows(page)],
+        y=list(drawn.values),
+        name=html.escape(short(drawn.name)),
+        mode=mode(drawn.values),
         marker={"size": 3},
         connectgaps=False,
         hovertemplate=hover,
-        line={"width": 2, "color": colour},
+        line={"width": 2, "color": drawn.colour},
     )
 
 
@@ -122,48 +82,16 @@ def mode(found: Sequence[float | None]) -> str:
     return "lines+markers" if alone else "lines"
 
 
-def topics(page: Measured, weight: Callable[[Point], tuple[int, int]]) -> list[tuple[str, Sums, str]]:
-    """Return the topics with the largest weight, each with its sums by window and a color, and one line for the rest.
-
-    A topic has the same color in every chart of the page.
-    """
-    names = sorted({point.topic for point in page.series})
-    first, second = Counter[str](), Counter[str]()
-    for point in page.series:
-        first[point.topic] += weight(point)[0]
-        second[point.topic] += weight(point)[1]
-    ranked = sorted(names, key=lambda name: (-first[name], -second[name], name))
-    shown = ranked if len(ranked) <= _LINES else ranked[: _LINES - 1]
-    lines = [(name, _sums(page, {name}), COLOURS[names.index(name) % len(COLOURS)]) for name in sorted(shown)]
-    rest = set(names) - set(shown)
-    return [*lines, (others(len(rest)), _sums(page, rest), _OTHERS)] if rest else lines
-
-
-def _sums(page: Measured, topics: AbstractSet[str]) -> Sums:
-    sums: dict[int, tuple[float, int, int]] = {}
-    for point in page.series:
-        if point.topic in topics:
-            seconds, acknowledged, dead = sums.get(point.at, (1.0, 0, 0))
-            sums[point.at] = (
-                max(seconds, _covered(point, page.now)),
-                acknowledged + point.acknowledged,
-                dead + point.dead,
-            )
-    return sums
-
-
-def _covered(point: Point, now: float) -> float:
-    """Return the elapsed seconds of a window."""
-    return max(1.0, min(point.seconds, now - point.at))
-
-
 def values(figure: Any) -> list[float]:
     return [y for trace in figure.data for y in trace.y if y is not None]
 
 
 def decades(figure: Any) -> list[float]:
     """Return the powers of ten around all values, so that the axis has labels and stays stable."""
-    found = values(figure)
+    return powers_of_ten(values(figure))
+
+
+def powers_of_ten(found: Sequence[float]) -> list[float]:
     low, high = (min(found), max(found)) if found else (1.0, 10.0)
     return [math.floor(math.log10(low)), max(math.ceil(math.log10(high)), math.floor(math.log10(low)) + 1)]
 

@@ -15,6 +15,8 @@ from producer_core.dashboard.queries.latency import LATENCY_QUANTILES
 from producer_core.dashboard.theme import PERCENTILE_COLOURS
 from producer_core.dashboard.wording import milliseconds, rate, short
 
+FEWEST_DOTS = 3
+"""The fewest producers that are compared; among two, neither is an outlier."""
 _SHORT = 10  # seconds
 _DECADES = range(-3, 7)  # of milliseconds
 _HEALTHY, _TROUBLED, _CLOSED = "#2563eb", "#dc2626", "#94a3b8"
@@ -43,12 +45,18 @@ def fleet_percentiles(page: Fleet) -> Any:
     return or_message(figure, page, "No latency data in this range.")
 
 
+def comparable(page: Fleet) -> bool:
+    """Return whether enough running producers delivered in the range to compare them."""
+    running = [member for member in page.members if member.state not in ("closed", "gone")]
+    return sum(member.p99 is not None for member in running) >= FEWEST_DOTS
+
+
 def spread(page: Fleet) -> Any:
-    """Return a dot per delivering producer, by rate and p99, so that outliers stand out."""
+    """Return a dot per delivering producer, by rate and p99, so that outliers stand out among at least three."""
     figure = blank(page.window)
     drawn = [member for member in page.members if member.p99 is not None and member.rate > 0]
-    if not drawn:
-        return message(figure, "No producer is delivering.")
+    if len(drawn) < FEWEST_DOTS:
+        return message(figure, "Fewer than three producers are delivering.")
     kinds = (
         (
             "Healthy",

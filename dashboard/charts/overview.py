@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from producer_core.dashboard.charts.chart import (
     RenderedChart,
-    Sums,
     blank,
     decades,
-    ends,
     line,
     message,
     or_message,
-    others,
     rendered,
     top,
-    topics,
 )
-from producer_core.dashboard.queries import QUANTILES, OverviewPage, Point
-from producer_core.dashboard.theme import COLOURS, PERCENTILE_COLOURS
+from producer_core.dashboard.charts.lines import (
+    NO_ERROR_RATE,
+    NO_LATENCY,
+    NO_THROUGHPUT,
+    ChartLine,
+    ends,
+    error_rate_lines,
+    latency_lines,
+    others,
+    throughput_lines,
+)
+from producer_core.dashboard.queries import OverviewPage, Point
+from producer_core.dashboard.theme import COLOURS
 from producer_core.dashboard.wording import CUSTOM, milliseconds, short
 
 _DECADES = range(-1, 7)  # of milliseconds
@@ -62,50 +69,35 @@ def overview_lines(lines: OverviewLines) -> tuple[RenderedChart, RenderedChart, 
 
 def throughput(page: OverviewPage | OverviewLines) -> Any:
     """Return acknowledged messages per second, by topic."""
-    figure = blank(_revision(page))
-    for topic, sums, colour in topics(page, lambda point: (point.acknowledged, point.dead)):
-
-        def rate(at: int, sums: Sums = sums) -> float:
-            seconds, acknowledged, _ = sums.get(at, (1.0, 0, 0))
-            return acknowledged / seconds
-
-        line(figure, topic, page, rate, "%{y:,.1f}/s", colour)
+    figure = _drawn(page, throughput_lines(page), "%{y:,.1f}/s")
     figure.update_yaxes(range=[0, top(figure, least=1)])
-    return or_message(figure, page, "No acknowledged messages in this range.")
+    return or_message(figure, page, NO_THROUGHPUT)
 
 
 def error_rate(page: OverviewPage | OverviewLines) -> Any:
     """Return failed messages as a share of settled ones, by topic, with gaps where a topic settled none."""
-    figure = blank(_revision(page))
-    for topic, sums, colour in topics(page, lambda point: (point.dead, point.acknowledged)):
-
-        def share(at: int, sums: Sums = sums) -> float | None:
-            _, acknowledged, dead = sums.get(at, (1.0, 0, 0))
-            return 100 * dead / (dead + acknowledged) if dead + acknowledged else None
-
-        line(figure, topic, page, share, "%{y:.2f}%", colour)
+    figure = _drawn(page, error_rate_lines(page), "%{y:.2f}%")
     figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix="%")
-    return or_message(figure, page, "No settled messages in this range.")
+    return or_message(figure, page, NO_ERROR_RATE)
 
 
 def latency(page: OverviewPage | OverviewLines) -> Any:
     """Return percentiles of merged histograms, in milliseconds on a logarithmic axis."""
-    figure = blank(_revision(page))
-    by_window = dict(page.percentiles)
-    for place, quantile in enumerate(QUANTILES):
-
-        def value(at: int, place: int = place) -> float | None:
-            found = by_window.get(at, (None,) * len(QUANTILES))[place]
-            return None if found is None else 1000 * found
-
-        line(figure, f"p{100 * quantile:g}", page, value, "%{y:,.3~r} ms", PERCENTILE_COLOURS[place])
+    figure = _drawn(page, latency_lines(page), "%{y:,.3~r} ms")
     figure.update_yaxes(
         type="log",
         range=decades(figure),
         tickvals=[10.0**power for power in _DECADES],
         ticktext=[milliseconds(10.0 ** (power - 3)).replace(".0 ", " ") for power in _DECADES],
     )
-    return or_message(figure, page, "No latency data in this range.")
+    return or_message(figure, page, NO_LATENCY)
+
+
+def _drawn(page: OverviewPage | OverviewLines, lines: Sequence[ChartLine], hover: str) -> Any:
+    figure = blank(_revision(page))
+    for one in lines:
+        line(figure, page, one, hover)
+    return figure
 
 
 def _revision(page: OverviewPage | OverviewLines) -> str:

@@ -40,7 +40,10 @@ const start = (root, { version, page, current, checked }) => {
     const step = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[event.key]
     let row = step && event.target.closest(ROW)?.[step]
     while (row?.hidden) row = row[step]
-    if (row) { row.querySelector(event.target.matches('input') ? 'input' : 'button').focus(); event.preventDefault() }
+    if (!row) return
+    row.querySelector(event.target.matches('input') ? 'input' : 'button').focus()
+    event.preventDefault()
+    if (state.current && state.data.selection.details) toggle(root, state, row.dataset.key) // open details follow the arrow keys
   }
   root.onmouseleave = () => { if (!state.data.selection.scrolls) { redraw(root, state); mark(root, state) } }
   return state
@@ -50,7 +53,10 @@ const toggle = (root, state, key) => {
   state.current = state.current === key ? null : key
   state.browser.setTriggerValue('current', { id: state.current, at: Date.now() })
   mark(root, state)
-  if (state.current && details && innerWidth <= 640) scrollToDetails(details, 40) // on a phone the details are below the list
+  if (!state.current || !details) return
+  if (innerWidth <= 640) return scrollToDetails(details, 40) // on a phone the details are below the list
+  const box = root.firstElementChild, reduced = matchMedia('(prefers-reduced-motion: reduce)').matches
+  if (box.getBoundingClientRect().top > 0.3 * innerHeight) box.scrollIntoView({ behavior: reduced ? 'auto' : 'smooth', block: 'start' })
 }
 const redraw = (root, { data }, turned) => {
   const known = new Map([...root.querySelectorAll(ROW)].map((row, index) => [row.dataset.key, index]))

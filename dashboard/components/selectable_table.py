@@ -20,10 +20,11 @@ from producer_core.dashboard.html import Node, node
 class Selection:
     """Describe how one row is selected; the first button of each row shows whether it is the current one.
 
-    `on_change` is called with the id of the new current row, or None. On a phone a click scrolls to the element
-    `details`, a CSS selector. While the pointer is over the table, new rows do not move the row under it: a table that
-    `scrolls` adjusts its scroll position, another one keeps the order of its rows. Only the first `collapsed` rows and
-    the current one are shown until the button `expand` is pressed; 0 shows all.
+    `on_change` is called with the id of the new current row, or None. A click scrolls to the table, beside which the
+    element `details`, a CSS selector, is drawn; on a phone it scrolls to that element. While the pointer is over the
+    table, new rows do not move the row under it: a table that `scrolls` adjusts its scroll position, another one keeps
+    the order of its rows. Only the first `collapsed` rows and the current one are shown until the button `expand` is
+    pressed; 0 shows all.
     """
 
     current: str | None

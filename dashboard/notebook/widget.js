@@ -1,7 +1,6 @@
 // Content of messages is set as text, never as HTML. The browser polls the kernel. An action is sent only right after a
 // reply, so that a click on a busy kernel is dropped, with a notice, instead of running much later.
 const EVERY = 2000, QUICK = 700, BUSY = 4000, LONG = 15000, LOST = 30000, CONFIRM = 60000
-const BLUE = '#2563eb', RED = '#dc2626', WIDTH = 640, HEIGHT = 96
 const WAITING = 'Waiting for the kernel …', DROPPED = 'Kernel busy; nothing was done. Click again.'
 
 const append = (parent, tag, name, text) => {
@@ -12,47 +11,18 @@ const append = (parent, tag, name, text) => {
   return node
 }
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text }
-const rate = value => `${value >= 100 ? Math.round(value).toLocaleString('en') : +value.toFixed(1)}/s`
-const clock = seconds => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false })
-const duration = seconds => seconds < 90 ? `${seconds} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min`
-  : seconds < 129600 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`
-
-const drawBars = (svg, { sent, failed }, top) => {
-  const step = WIDTH / Math.max(1, sent.length)
-  svg.replaceChildren()
-  sent.forEach((delivered, index) => {
-    let bottom = HEIGHT
-    for (const [value, colour] of [[delivered, BLUE], [failed[index], RED]]) {
-      if (!value) continue
-      const height = Math.max(1.5, HEIGHT * value / top), bar = document.createElementNS(svg.namespaceURI, 'rect')
-      bottom -= height
-      const box = { x: index * step, y: bottom, width: Math.max(step * 0.85, 0.5), height, fill: colour }
-      for (const [name, v] of Object.entries(box)) bar.setAttribute(name, v)
-      svg.append(bar)
-    }
-  })
-}
 
 export default {
   render({ model, el }) {
     // A notebook also has the static view; it stays visible until the kernel replies, and returns when the widget ends.
     const staticView = '.pc-static-' + model.get('uid'), hiding = append(el, 'style')
     const root = append(el, 'div', model.get('has_static') ? 'pc-monitor pc-waiting' : 'pc-monitor')
-    const sentence = append(root, 'div', 'pc-sentence')
-    const alerts = append(root, 'div', 'pc-lines pc-alerts'), producers = append(root, 'div', 'pc-lines pc-quiet')
-    const tiles = append(root, 'div', 'pc-tiles')
-    const head = append(root, 'div', 'pc-head'), legend = append(head, 'span', 'pc-legend')
-    for (const [name, colour] of [['acknowledged', BLUE], ['failed', RED]]) {
-      append(legend, 'i').style.background = colour
-      append(legend, 'span', '', name)
-    }
-    const readout = append(head, 'span', 'pc-readout pc-quiet'), windows = append(head, 'select')
+    const sentence = append(root, 'div', 'pc-sentence'), alerts = append(root, 'div', 'pc-alerts')
+    const head = append(root, 'div', 'pc-head'), readout = append(head, 'span', 'pc-readout pc-quiet')
+    const windows = append(head, 'select')
     windows.setAttribute('aria-label', 'Time range')
     for (const name of model.get('windows')) append(windows, 'option', '', name)
-    const plot = append(root, 'div', 'pc-plot'), maximum = append(plot, 'span', 'pc-top pc-quiet')
-    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg')
-    plot.append(svg)
-    const axis = append(root, 'div', 'pc-axis pc-quiet'), from = append(axis, 'span'), to = append(axis, 'span', '', 'now')
+    const charts = append(root, 'div', 'pc-charts'), figures = append(root, 'div', 'pc-figures')
     const causes = append(root, 'div', 'pc-causes'), confirmation = append(root, 'div', 'pc-question')
     const actions = append(root, 'div', 'pc-acts'), progress = append(actions, 'progress')
     const message = append(actions, 'span', 'pc-said'), undo = append(actions, 'button', '', 'Undo')
@@ -60,53 +30,106 @@ export default {
     for (const [name, text] of [['decide', 'Review …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
       replayButtons[name] = append(actions, 'button', '', text)
     }
-    const age = append(root, 'div', 'pc-age pc-quiet')
+    const producers = append(root, 'div', 'pc-producers pc-quiet'), age = append(root, 'div', 'pc-age pc-quiet')
     for (const node of [sentence, message, confirmation]) node.setAttribute('role', 'status')
-    svg.setAttribute('role', 'img')
-    svg.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`)
-    svg.setAttribute('preserveAspectRatio', 'none')
     progress.setAttribute('aria-label', 'Replay progress')
     confirmation.hidden = progress.hidden = undo.hidden = true
     for (const button of Object.values(replayButtons)) button.hidden = true
 
     let state = model.get('first'), repliedAt = Date.now(), sentAt = 0, resendAfter = LOST, lost = false, visible = true
-    let queued = null, confirming = null, operation = '', rows = new Map(), hovered = null, timer
+    let queued = null, confirming = null, operation = '', rows = new Map(), cards = [], hovered = null, timer
 
     // rendering
 
     const draw = () => {
       setText(sentence, state.sentence)
       sentence.className = `pc-sentence pc-${state.tone}`
-      state.alerts.forEach((text, index) => setText(alerts.children[index] ?? append(alerts, 'div'), text))
-      while (alerts.children.length > state.alerts.length) alerts.lastChild.remove()
-      setText(producers, state.producers.join('\n'))
-      state.tiles.forEach(([name, value], index) => {
-        const tile = tiles.children[index] ?? append(tiles, 'span')
-        if (!tile.firstChild) { append(tile, 'span'); append(tile, 'b') }
-        setText(tile.firstChild, name)
-        setText(tile.lastChild, value)
+      state.alerts.forEach(({ tone, text, advice }, index) => {
+        const line = alerts.children[index] ?? append(alerts, 'div')
+        setText(line, text)
+        line.className = `pc-${tone}`
+        line.title = advice
       })
-      const { sent, failed, step } = state.series
-      const top = Math.max(1e-9, ...sent.map((delivered, index) => (delivered ?? 0) + (failed[index] ?? 0)))
-      drawBars(svg, state.series, top)
-      svg.setAttribute('aria-label', state.caption)
-      setText(maximum, top > 1e-6 ? rate(top) : '')
-      setText(from, `${duration(sent.length * step)} ago`)
+      while (alerts.children.length > state.alerts.length) alerts.lastChild.remove()
+      state.charts.forEach((chart, index) => drawChart(cards[index] ??= newCard(), chart))
+      state.figures.forEach(({ label, value, note }, index) => {
+        const figure = figures.children[index] ?? append(figures, 'div', 'pc-figure')
+        if (!figure.firstChild) for (const name of ['pc-label', 'pc-value', 'pc-change']) append(figure, 'span', name)
+        setText(figure.children[0], label)
+        setText(figure.children[1], value)
+        setText(figure.children[2], note)
+      })
+      setText(producers, state.producers.join('\n'))
       if (windows.value !== state.window && document.activeElement !== windows) windows.value = state.window
-      drawReadout()
+      drawHovered()
       drawCauses()
       setText(age, root.classList.contains('pc-waiting') ? '' : `as of ${state.as_of}`)
     }
-    const drawReadout = () => {
-      const { since, step, sent, failed } = state.series, index = hovered
-      const known = index !== null && sent[index] !== undefined && sent[index] !== null
-      setText(readout, index === null ? '' : known
-        ? `${clock(since + index * step)}: ${rate(sent[index])}, failed ${rate(failed[index] ?? 0)}`
-        : `${clock(since + index * step)}: no data`)
+    const newCard = () => {
+      const card = append(charts, 'div', 'pc-chart'), label = append(card, 'div', 'pc-label')
+      const value = append(card, 'span', 'pc-value'), change = append(card, 'span', 'pc-change')
+      const plot = append(card, 'div', 'pc-plot'), svg = drawing(plot, WIDTH, HEIGHT)
+      const ticks = append(plot, 'div'), cross = append(plot, 'div', 'pc-cross'), empty = append(plot, 'div', 'pc-empty')
+      plot.addEventListener('pointermove', event => hover(svg, event))
+      plot.addEventListener('pointerleave', () => { hovered = null; drawHovered() })
+      return { label, value, change, svg, ticks, cross, empty, legend: append(card, 'div', 'pc-legend') }
+    }
+    const drawChart = (card, { title, value, change, tone, lines, axis, empty }) => {
+      setText(card.label, title)
+      setText(card.value, value)
+      setText(card.change, change)
+      card.change.className = `pc-change pc-${tone || 'same'}`
+      card.svg.setAttribute('aria-label', `${title}: ${value}${change ? `, ${change}` : ''}`)
+      setText(card.empty, empty)
+      card.empty.hidden = !empty
+      card.svg.replaceChildren()
+      card.ticks.replaceChildren()
+      if (empty) return
+      for (const [at, text] of axis.ticks) {
+        const up = share(axis, at)
+        shape(card.svg, 'path', { class: 'pc-grid', d: `M0 ${(HEIGHT * (1 - up)).toFixed(1)}H${WIDTH}` })
+        append(card.ticks, 'span', 'pc-tick pc-y', text).style.top = `${100 * (1 - up)}%`
+      }
+      const { since, until } = span()
+      for (const [at, text] of timeTicks(since, until)) {
+        const along = 100 * (at - since) / (until - since)
+        shape(card.svg, 'path', { class: 'pc-grid', d: `M${(WIDTH * along / 100).toFixed(1)} ${HEIGHT}v-${HEIGHT}` })
+        append(card.ticks, 'span', 'pc-tick pc-x', text).style.left = `${Math.min(93, Math.max(5, along))}%`
+      }
+      for (const { values, colour } of lines) shape(card.svg, 'path', { class: 'pc-line', stroke: colour, d: pathOf(values, axis) })
+    }
+    const span = () => {
+      const number = Math.max(0, ...state.charts.map(({ lines }) => lines[0]?.values.length ?? 0))
+      return { since: state.since, until: state.since + number * state.step, number }
+    }
+    const hover = (svg, event) => {
+      const box = svg.getBoundingClientRect(), { number } = span()
+      hovered = number ? Math.min(number - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * number))) : null
+      drawHovered()
+    }
+    // The pointer over one chart shows the values of all charts at that time.
+    const drawHovered = () => {
+      const { number } = span()
+      if (hovered !== null && hovered >= number) hovered = null
+      setText(readout, hovered === null ? '' : clock(state.since + hovered * state.step))
+      state.charts.forEach(({ lines, legend, unit }, index) => {
+        const card = cards[index]
+        card.cross.hidden = hovered === null || !lines.length
+        if (hovered !== null) card.cross.style.left = `${100 * (hovered + 0.5) / number}%`
+        lines.forEach((line, place) => {
+          const entry = card.legend.children[place] ?? append(card.legend, 'span')
+          if (!entry.firstChild) { append(entry, 'i'); append(entry, 'span') }
+          entry.firstChild.style.background = line.colour
+          const value = hovered === null ? undefined : line.values[hovered] ?? null
+          const name = unit === 'milliseconds' ? line.name : legend[place]
+          setText(entry.lastChild, value === undefined ? legend[place] : `${name} ${value === null ? '–' : FORMATS[unit](value)}`)
+        })
+        while (card.legend.children.length > lines.length) card.legend.lastChild.remove()
+      })
     }
     // A row keeps its position while its cause exists, so that a refresh does not move a button under the pointer.
     const drawCauses = () => {
-      const all = { fingerprint: '', count: state.dead_total, name: 'All dead letters', error: '', advice: '', safe: true }
+      const all = { fingerprint: '', count: state.dead_total, name: 'All dead letters', error: '', advice: '', safe: true, trend: [] }
       const shown = state.dead_total && (state.causes.length !== 1 || state.others) ? [...state.causes, all] : state.causes
       for (const [fingerprint, row] of rows) {
         if (!shown.some(one => one.fingerprint === fingerprint)) { row.node.remove(); rows.delete(fingerprint) }
@@ -119,6 +142,11 @@ export default {
         setText(row.error, one.error)
         setText(row.advice, one.advice)
         setText(row.safe, one.fingerprint && !one.safe ? `${one.count === 1 ? 'May' : 'Some may'} already be on the broker; a replay checks first.` : '')
+        if (one.trend.length) {
+          drawTrend(row.trend, one.trend)
+          row.trend.setAttribute('aria-label', one.trend_text)
+        }
+        row.trend.style.visibility = one.trend.length ? '' : 'hidden'
         row.replay.disabled = !!state.why_not
         row.replay.title = state.why_not
         row.replay.setAttribute('aria-label', `Replay ${one.count}: ${one.name}`)
@@ -128,9 +156,9 @@ export default {
     }
     const newRow = ({ fingerprint }) => {
       const node = append(causes, 'div', 'pc-cause'), count = append(node, 'b', 'pc-count')
-      const text = append(node, 'div', 'pc-what')
+      const trend = drawing(node, TREND_WIDTH, TREND_HEIGHT, 'pc-trend'), text = append(node, 'div', 'pc-what')
       const row = {
-        node, count, name: append(text, 'b'), error: append(text, 'div'),
+        node, count, trend, name: append(text, 'b'), error: append(text, 'div'),
         advice: append(text, 'div', 'pc-quiet'), safe: append(text, 'div', 'pc-quiet'),
       }
       row.replay = append(node, 'button', '', 'Replay')
@@ -223,12 +251,6 @@ export default {
     }
     undo.addEventListener('click', () => request({ type: 'undo' }))
     windows.addEventListener('change', () => { if (!sentAt) send({ type: 'refresh' }) })
-    plot.addEventListener('pointermove', event => {
-      const box = svg.getBoundingClientRect(), { sent } = state.series
-      hovered = Math.min(sent.length - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * sent.length)))
-      drawReadout()
-    })
-    plot.addEventListener('pointerleave', () => { hovered = null; drawReadout() })
 
     // life cycle
 

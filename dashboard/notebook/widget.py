@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import anywidget
@@ -13,10 +12,10 @@ import traitlets
 from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dashboard.notebook.widget_actions import ActionReply, WidgetActions
 from producer_core.dashboard.queries.view import View
+from producer_core.dashboard.theme import asset
 from producer_core.errors import ProducerError
 from producer_core.store import Store
 
-_FOLDER = Path(__file__).parent
 _STATIC_EVERY = 30.0
 """Seconds between updates of the static view; each update marks the notebook as unsaved."""
 
@@ -28,8 +27,8 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
     thread and no timer, so a widget out of view costs nothing.
     """
 
-    _esm = _FOLDER / "widget.js"
-    _css = _FOLDER / "widget.css"
+    _esm = asset("notebook/widget_charts.js") + asset("notebook/widget.js")
+    _css = asset("notebook/widget.css")
     uid = traitlets.Unicode().tag(sync=True)
     has_static = traitlets.Bool(False).tag(sync=True)
     windows = traitlets.List(list(widget_state.WINDOWS)).tag(sync=True)

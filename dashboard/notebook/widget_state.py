@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import queries, wording
+from producer_core.dashboard.charts.overview import lines_of
+from producer_core.dashboard.charts.small import SmallChart, small_charts
+from producer_core.dashboard.charts.tile import tiles
+from producer_core.dashboard.wording import alerts as alert_wording
+from producer_core.dashboard.wording import dead_letters as letter_wording
 from producer_core.diagnostics.incident.facts import IncidentFacts, incident_of
 from producer_core.dlq import DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
@@ -21,6 +26,8 @@ DEFAULT = "5 min"
 
 _TIMEOUT = 10.0
 """Seconds to wait for the store; a kernel may share a busy machine with its own cells."""
+_FIGURES = ("Dead letters", "Pending")
+"""The figures beside the charts, by their labels on the overview."""
 _TOPICS = 8
 _ALERTS = 3
 _CAUSES = 6
@@ -29,8 +36,26 @@ _MAX_LINE = 240
 
 
 @dataclass(frozen=True)
+class AlertLine:
+    """Holds a firing alert: its tone, its severity, age and text, and the advice."""
+
+    tone: str
+    text: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class FigureLine:
+    """Holds a figure: its label, its value, and a note."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
 class CauseLine:
-    """Holds a group of dead letters."""
+    """Holds a group of dead letters; `trend` counts them over time, oldest first, and `trend_text` says over which."""
 
     fingerprint: str
     count: int
@@ -38,52 +63,52 @@ class CauseLine:
     error: str
     advice: str
     safe: bool
-
-
-@dataclass(frozen=True)
-class Series:
-    """Holds messages per second in windows of `step` seconds from `since`; None where no producer wrote statistics."""
-
-    since: int
-    step: int
-    sent: tuple[float | None, ...]
-    failed: tuple[float | None, ...]
-
-    @property
-    def top(self) -> float:
-        return max(
-            (good + (bad or 0) for good, bad in zip(self.sent, self.failed, strict=True) if good is not None),
-            default=0.0,
-        )
+    trend: tuple[int, ...]
+    trend_text: str
 
 
 @dataclass(frozen=True)
 class WidgetState:
     """Holds everything the widget shows.
 
-    `until` limits actions to the dead letters shown, so that they skip later ones; None means that there are none.
+    The charts have one value each `step` seconds from `since`. `until` limits actions to the dead letters shown, so that
+    they skip later ones; None means that there are none.
     """
 
     sentence: str
     tone: str
-    alerts: tuple[str, ...]
-    producers: tuple[str, ...]
-    tiles: tuple[tuple[str, str], ...]
+    alerts: tuple[AlertLine, ...]
+    charts: tuple[SmallChart, ...]
+    since: int
+    step: int
+    figures: tuple[FigureLine, ...]
     window: str
-    series: Series
     caption: str
     causes: tuple[CauseLine, ...]
     others: int
     dead: tuple[tuple[str, int], ...]
     dead_text: str
     dead_total: int
+    producers: tuple[str, ...]
     until: float | None
     why_not: str
     as_of: str
     now: float
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return the state for the browser, which draws no course."""
+        found = asdict(self)
+        for chart in found["charts"]:
+            del chart["course"]
+        return found
+
+    @property
+    def numbers(self) -> tuple[tuple[str, str], ...]:
+        """Return label and value of each figure."""
+        return (
+            *((chart.title, chart.value) for chart in self.charts),
+            *((one.label, one.value) for one in self.figures),
+        )
 
 
 def moment(
@@ -105,22 +130,24 @@ def moment(
         groups = dead_letters.groups(pending, limit=_CAUSES)
         alive = len(runners(store, now))
     tone, sentence = wording.sentence(page.situation)
-    series = _series(page)
+    charts, lines = small_charts(page), lines_of(page)
     total = sum(page.dead_by_topic.values())
     return WidgetState(
         sentence=mask_or_hide(sentence.strip()),
         tone=tone,
-        alerts=tuple(mask_or_hide(wording.alert(alert, now)) for alert in page.alerts[:_ALERTS]),
-        producers=_producers(page, now),
-        tiles=_tiles(page),
+        alerts=tuple(_alert(alert, now) for alert in _urgent(page)[:_ALERTS]),
+        charts=charts,
+        since=lines.since,
+        step=lines.step,
+        figures=_figures(page),
         window=window,
-        series=series,
-        caption=_caption(series),
+        caption=_caption(charts, window),
         causes=tuple(map(_cause, groups)),
         others=max(0, total - sum(group.count for group in groups)),
         dead=tuple(page.dead_by_topic.items())[:_TOPICS],
         dead_text=_dead_text(page.dead_by_topic),
         dead_total=total,
+        producers=_producers(page, now),
         until=math.nextafter(newest[0].failed_at, math.inf) if newest else None,
         why_not=wording.why_no_replay("dead", total, alive) or "",
         as_of=time.strftime("%H:%M:%S", time.localtime(now)),
@@ -137,8 +164,10 @@ def _of_incident(view: queries.View, facts: IncidentFacts) -> queries.View:
 
 def text(state: WidgetState) -> str:
     """Return the state as text for a terminal."""
-    tiles = ", ".join(f"{name} {value}" for name, value in state.tiles)
-    lines = (state.sentence, *state.alerts, *state.producers, tiles, *_sparks(state.series), state.dead_text)
+    alerts = (f"{one.text} {one.advice}".strip() for one in state.alerts)
+    numbers = ", ".join(f"{label} {value}" for label, value in state.numbers)
+    sparks = (_spark(chart) for chart in state.charts)
+    lines = (state.sentence, *alerts, numbers, *sparks, state.dead_text, *state.producers)
     return "\n".join([*filter(None, lines), f"As of {state.as_of}"])
 
 
@@ -150,6 +179,7 @@ def spark(values: tuple[float | None, ...], top: float, width: int = 60) -> str:
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_FORMATS = {"rate": wording.rate, "percent": wording.percent, "milliseconds": wording.milliseconds}
 
 
 def _level(value: float, top: float) -> int:
@@ -160,26 +190,34 @@ def _highest(values: tuple[float | None, ...]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _sparks(series: Series) -> tuple[str, ...]:
-    if not series.top:
-        return ()
-    failed = max((value for value in series.failed if value), default=0.0)
-    lines = [f"sent   {spark(series.sent, series.top)}  up to {wording.compact(series.top)}/s"]
-    if failed:
-        lines.append(f"failed {spark(series.failed, failed)}  up to {wording.compact(failed)}/s")
-    return tuple(lines)
+def _spark(chart: SmallChart) -> str:
+    """Return the figure over the range in block characters; empty where it was never above zero."""
+    top = _highest(chart.course)
+    if not top:
+        return ""
+    return f"{chart.title:<11} {spark(chart.course, top)}  up to {_FORMATS[chart.unit](top)}"
 
 
-def _tiles(page: queries.OverviewPage) -> tuple[tuple[str, str], ...]:
-    p50, p95, p99 = page.latency[:3]
-    return (
-        ("failed", wording.percent(page.error_rate)),
-        ("throughput", wording.rate(page.throughput)),
-        ("p50", wording.milliseconds(p50)),
-        ("p95", wording.milliseconds(p95)),
-        ("p99", wording.milliseconds(p99)),
-        ("pending", wording.count(page.pending)),
-        ("dead letters", wording.count(sum(page.dead_by_topic.values()))),
+def _urgent(page: queries.OverviewPage) -> list[Mapping[str, Any]]:
+    """Return the alerts that need an action; the others describe internals of the client."""
+    return [alert for alert in page.alerts if alert["severity"] != "info"]
+
+
+def _alert(found: Mapping[str, Any], now: float) -> AlertLine:
+    recovering = alert_wording.recovery_note(found, now)
+    advice = "" if recovering else str(found["advice"] or "")
+    line = wording.alert(found, now).removesuffix(advice).rstrip()
+    tone = "quiet" if recovering else wording.TONES[found["severity"]]
+    return AlertLine(tone, mask_or_hide(line), mask_or_hide(advice))
+
+
+def _figures(page: queries.OverviewPage) -> tuple[FigureLine, ...]:
+    found = {tile.label: tile for tile in tiles(page)}
+    return tuple(
+        FigureLine(
+            label, found[label].value, ", ".join(filter(None, (found[label].change.text, found[label].note)))
+        )
+        for label in _FIGURES
     )
 
 
@@ -195,27 +233,9 @@ def _producers(page: queries.OverviewPage, now: float) -> tuple[str, ...]:
     return tuple(mask_or_hide(line) for line in [*lines, *more])
 
 
-def _series(page: queries.OverviewPage) -> Series:
-    sent: dict[int, float] = defaultdict(float)
-    failed: dict[int, float] = defaultdict(float)
-    for point in page.series:
-        seconds = max(1.0, min(point.seconds, page.now - point.at))
-        sent[point.at] += point.acknowledged / seconds
-        failed[point.at] += point.dead / seconds
-    ats = range(page.since, int(page.now) + 1, page.step)
-    return Series(
-        page.since,
-        page.step,
-        tuple(round(sent[at], 2) if at in sent else None for at in ats),
-        tuple(round(failed[at], 2) if at in sent else None for at in ats),
-    )
-
-
-def _caption(series: Series) -> str:
-    return (
-        f"Messages per second over the last {wording.age(len(series.sent) * series.step)}, "
-        f"peak {wording.compact(series.top)}; acknowledged blue, failed red."
-    )
+def _caption(charts: tuple[SmallChart, ...], window: str) -> str:
+    numbers = ", ".join(f"{chart.title} {chart.value}" for chart in charts)
+    return f"{numbers}; charts of the last {window}."
 
 
 def _cause(group: Group) -> CauseLine:
@@ -230,6 +250,8 @@ def _cause(group: Group) -> CauseLine:
         error=_shortened(mask_or_hide(group.sample_text)),
         advice=_shortened(f"{group.meaning} {group.advice}".strip()),
         safe=not doubtful,
+        trend=group.trend.counts,
+        trend_text=letter_wording.trend(group.trend.counts, group.trend.width),
     )
 
 

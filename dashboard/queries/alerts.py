@@ -15,6 +15,7 @@ from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProduce
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.routes import NAMED, missing_addresses, routes_of
+from producer_core.dashboard.queries.alert_history import AlertHistory, alert_history, episodes_of
 from producer_core.dashboard.queries.replays import operations, where_of
 from producer_core.dashboard.queries.urgency import Urgency, urgency
 from producer_core.dashboard.queries.view import View
@@ -23,7 +24,7 @@ from producer_core.replay import Operation
 from producer_core.store import Store
 
 LISTED = 200
-"""The number of resolved alerts listed at once."""
+"""The number of resolved alerts listed at once, repeats not counted."""
 SHOWN = 30
 """The number of firing alerts shown as cards."""
 
@@ -87,13 +88,12 @@ class RouteState:
 
 @dataclass(frozen=True)
 class AlertsPage:
-    """Holds the firing alerts by urgency, the pending ones and the latest resolved ones, as of `now`."""
+    """Holds the firing alerts by urgency, the pending ones and the resolved ones of the range, as of `now`."""
 
     now: float
     firing: tuple[Alert, ...]
     pending: tuple[Alert, ...]
-    ended: tuple[Alert, ...]
-    ended_total: int
+    history: AlertHistory
     elsewhere: int
     """The number of firing alerts outside the selected topic or producer."""
     silences: tuple[Silence, ...]
@@ -130,18 +130,18 @@ class AlertDetail:
     since: float
     until: float
     names: Mapping[str, str]
+    episodes: tuple[Alert, ...] = ()
+    """The latest episodes of the rule and subject, this one included, and `episodes_total` is the number of all."""
+    episodes_total: int = 0
 
 
 def alerts(store: Store, view: View, now: float) -> AlertsPage:
     """Read the alerts page from one consistent view of the store."""
     rule_set = rule_set_of(store)
-    since, until = view.since(now), view.until(now)
     with store.borrow():
         firing = store.rows("alerts_shown", state="firing", now=now, limit=1_000, **view.where)
         pending = store.rows("alerts_shown", state="pending", now=now, limit=LISTED, **view.where)
-        ended = store.rows(
-            "alerts_shown", state="resolved", now=now, since=since, until=until, limit=LISTED, **view.where
-        )
+        history = alert_history(store, view, now, limit=LISTED)
         counted = {row["rule"]: row for row in store.rows("alerts_counted")}
         silences = tuple(Silence(**row) for row in store.rows("silences", now=now))
         routes = store.rows("alert_routes")
@@ -152,8 +152,7 @@ def alerts(store: Store, view: View, now: float) -> AlertsPage:
         now=now,
         firing=tuple(sorted(_deduplicated(rule_set, map(_alert, firing)), key=_urgency)),
         pending=tuple(map(_alert, pending)),
-        ended=tuple(map(_alert, ended)),
-        ended_total=_total(ended),
+        history=history,
         elsewhere=sum(row["firing"] for row in counted.values()) - _total(firing),
         silences=silences,
         rules=_rules(rule_set, counted, silences),
@@ -178,7 +177,8 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         topics = {row["topic"] for row in store.rows("topics")}
         silences = AlertLog(store, clock=lambda: now).silences()
         names = _names(store, now)
-    rule = rule_set_of(store).rules.get(item.rule)
+        rule = rule_set_of(store).rules.get(item.rule)
+        episodes, episodes_total = episodes_of(store, item)
     topic = item.subject.partition("/")[0]
     about_topic = topic in topics and item.subject != ALL_TOPICS
     return AlertDetail(
@@ -192,6 +192,8 @@ def alert_detail(store: Store, alert_id: str, now: float) -> AlertDetail | None:
         since=item.started_at - _lookback(rule),
         until=(item.resolved_at or now) + 30,
         names=names,
+        episodes=episodes,
+        episodes_total=episodes_total,
     )
 
 

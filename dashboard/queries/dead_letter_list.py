@@ -49,6 +49,18 @@ class DeadLetterPage:
 
 
 @dataclass(frozen=True)
+class Neighbors:
+    """Holds the ids of the dead letters before and after one in the list, and its `place`, counted from 1.
+
+    `place` is 0 for a dead letter that the list no longer contains.
+    """
+
+    previous: str | None = None
+    next: str | None = None
+    place: int = 0
+
+
+@dataclass(frozen=True)
 class ActionScope:
     """Counts the dead letters that an action would affect now, by verdict."""
 
@@ -149,6 +161,20 @@ def snapshot(
         return DeadLettersSnapshot(
             dead_letters(store, where, after=after), causes(store, where), waiting(store, now)
         )
+
+
+def neighbors(listed: Sequence[DeadLetter], message_id: str, failed_at: float) -> Neighbors:
+    """Return the neighbors of a dead letter in a list, latest first.
+
+    One that has left the list, such as a cleared one, keeps the neighbors that it had by its time.
+    """
+    ids = [one.message_id for one in listed]
+    if message_id in ids:
+        at = ids.index(message_id)
+        return Neighbors(ids[at - 1] if at else None, next(iter(ids[at + 1 :]), None), at + 1)
+    later = [one.message_id for one in listed if one.failed_at > failed_at]
+    earlier = [one.message_id for one in listed if one.failed_at <= failed_at]
+    return Neighbors(later[-1] if later else None, earlier[0] if earlier else None)
 
 
 def causes(store: Store, where: DeadLetterFilter) -> CauseGroups:

@@ -76,6 +76,13 @@ def failure_counts(store: Store, view: View, since: int, until: int | None) -> F
     return FailureCounts(store.rows("deaths", limit=_MAX_ROWS, **span), without_dead_letters)
 
 
+def pending_rows(store: Store, view: View) -> Sequence[Mapping[str, Any]]:
+    """Count the pending dead letters of any age by topic, error code and verdict."""
+    if view.producer is None and view.application is None:
+        return store.rows("overview_waiting", topic=view.topic, cluster=view.cluster)
+    return store.rows("overview_waiting_of", **view.where)
+
+
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:
     """Count the same failures by producer."""
     span = {"since": since, "until": until, **view.where}

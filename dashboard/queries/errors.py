@@ -9,6 +9,7 @@ from typing import Any
 
 from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts, retry_success
 from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
+from producer_core.dashboard.queries.issues import Issue, issue_rows, issues
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetters
 from producer_core.kafka.classify import Failure, failure_of
@@ -113,6 +114,7 @@ class ErrorsPage:
     codes: tuple[CodeLine, ...]
     kinds: tuple[KindLine, ...]
     topics: tuple[TopicLine, ...]
+    issues: tuple[Issue, ...]
     groups: tuple[GroupLine, ...]
     by_code: Mapping[str, Mapping[int, int]]
     moments: tuple[ErrorWindow, ...]
@@ -159,6 +161,7 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         failed_before = failure_counts(store, view, before, since)
         dead_letters = _CodeCounts(failed.by("code"), failed_before.by("code"), _waiting(store, view))
         groups = groups_of(store, view, since, until, before) if dead_letters.inside else ()
+        for_issues = issue_rows(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
     detects_new = begins is not None and begins < since
     codes = tuple(_codes(failures, dead_letters, known if detects_new else None, int(view.at(now))))
@@ -175,6 +178,7 @@ def errors(store: Store, view: View, now: float) -> ErrorsPage:
         codes=codes,
         kinds=tuple(_kinds(codes)),
         topics=tuple(line for line in topics if line.now.attempts or line.now.dead),
+        issues=issues(for_issues, failures, failed, failed_before, view, now, detects_new=detects_new),
         groups=tuple(replace(line, new=line.new and detects_new) for line in groups),
         by_code=_by_code(series),
         moments=tuple(ErrorWindow(row["window_start"], row["seconds"], _outcome(row)) for row in moments),

@@ -13,6 +13,7 @@ from producer_core.dashboard.queries.deaths import by_producer
 from producer_core.dashboard.queries.jobs import JobState, jobs
 from producer_core.dashboard.queries.latency import LATENCY_QUANTILES, Percentiles, percentiles
 from producer_core.dashboard.queries.overview import GONE
+from producer_core.dashboard.queries.throughput import throughput_span
 from producer_core.dashboard.queries.urgency import urgency_of
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetters
@@ -156,12 +157,15 @@ def fleet(store: Store, view: View, now: float, *, include_all: bool = False) ->
     since, until, step = view.since(now), view.until(now), view.step
     span = {"since": since, "until": until, **view.where}
     end = view.at(now)
-    recent = int(end) - min(_RECENT, view.seconds)
+    recent = throughput_span(view, now)
     seen_since = None if include_all else min(float(since), now - FORGOTTEN)
     with store.borrow():
         producers = store.rows("fleet_producers", since=seen_since, **view.origin)
         known = store.rows("fleet_known", application=view.application, cluster=view.cluster)[0]
-        counts = {row["producer_id"]: row for row in store.rows("fleet_counts", recent=recent, **span)}
+        counts = {
+            row["producer_id"]: row
+            for row in store.rows("fleet_counts", recent=recent.since, recent_end=recent.until, **span)
+        }
         histograms = {
             row["producer_id"]: dict(zip(row["buckets"], row["counts"], strict=True))
             for row in store.rows("fleet_latencies", **span)
@@ -172,11 +176,10 @@ def fleet(store: Store, view: View, now: float, *, include_all: bool = False) ->
         alerts = _alerts(store, _firing(store, view, now), span)
         known_jobs, audited = jobs(store, now), audits(store, view.topic, now)
         seen_at = store.rows("data_age")[0]["seen_at"]
-    seconds = max(1, int(end) - recent)
     members = tuple(
         sorted(
             (
-                _member(row, counts, failed, histograms, dead_letters, alerts, seconds, now)
+                _member(row, counts, failed, histograms, dead_letters, alerts, recent.seconds, now)
                 for row in producers
                 if include_all or view.topic is None or row["producer_id"] in counts
             ),
@@ -193,7 +196,7 @@ def fleet(store: Store, view: View, now: float, *, include_all: bool = False) ->
         known_hosts=known["hosts"],
         acknowledged=sum(row["acknowledged"] for row in counts.values()),
         dead=sum(failed.values()),
-        rate=sum(row["recently"] for row in counts.values()) / seconds,
+        rate=sum(row["recently"] for row in counts.values()) / recent.seconds,
         found=tuple(quantiles(_together(histograms.values()), LATENCY_QUANTILES)),
         percentiles=tuple(percentiles(windows)),
         jobs=known_jobs,

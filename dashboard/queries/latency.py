@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts
 from producer_core.dashboard.queries.view import View
-from producer_core.diagnostics.causes import BrokerNumbers, CauseFinding, CauseInputs, mean, merged, over_time
+from producer_core.diagnostics.causes import (
+    LATEST_S,
+    BrokerNumbers,
+    CauseFinding,
+    CauseInputs,
+    mean,
+    merged,
+    over_time,
+)
+from producer_core.diagnostics.compression_advice import CompressionAdvice, compression_advice
 from producer_core.metrics.histogram import SCALE, quantiles, upper_bound
 from producer_core.store import Store
 
@@ -21,6 +30,7 @@ _ROW = 2 ** (SCALE - 2)
 """Buckets of the histogram in one row of the heatmap; four rows cover a factor of two."""
 
 Rows = Sequence[Mapping[str, Any]]
+Connection = Literal["connected", "partly connected", "not connected", "not used", "no data"]
 
 
 @dataclass(frozen=True)
@@ -84,10 +94,13 @@ class LatencyPage:
     spent: tuple[TimeSpent, ...]
     topics: tuple[TopicLatency, ...]
     brokers: tuple[BrokerNumbers, ...]
+    connections: Mapping[str, Connection]
+    """The state of the connection to each broker at the end of the range, by the broker's key."""
     rtt_by_broker: Mapping[str, Mapping[int, float]]
     findings: tuple[CauseFinding, ...]
     whole: CauseInputs
     seen_at: float | None
+    compression: tuple[CompressionAdvice, ...] = ()
 
     @property
     def has_client_stats(self) -> bool:
@@ -111,10 +124,15 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         series = _slice_rows(store, view, since, until, step)
         latest = _slice_rows(store, view, max(since, int(at) - _MINUTE), until, _FINE)
         samples = _recent_samples(store, max(since, int(at) - _RECENT), until, view)
-        cut_off = store.rows("cut_off_times", since=since, until=until, **origin)
+        cut_off = (
+            store.rows("cut_off_times", since=since, until=until, **origin)
+            if any(row["cut_off"] for row in (*series[1], *latest[1]))
+            else []
+        )
         died = store.rows("death_times", since=since, until=until, **view.where)
         failed = failure_counts(store, view, since, until)
         seen_at = store.rows("data_age")[0]["seen_at"]
+        compression = compression_advice(store, since=since, until=until, **view.where)
     slices = _slices(step, at, failed, *series)
     findings = over_time(
         slices,
@@ -138,12 +156,14 @@ def latency(store: Store, view: View, now: float) -> LatencyPage:
         brokers=tuple(
             sorted(whole.brokers, key=lambda one: (one.cluster_id, one.broker_id < 0, one.broker_id))
         ),
+        connections=connections(whole.brokers, *samples),
         rtt_by_broker=_rtt_by_broker(slices),
         findings=tuple(
             _with_exact_failures(_with_exact_outage(one, cut_off, at), died, at) for one in findings
         ),
         whole=whole,
         seen_at=seen_at,
+        compression=tuple(compression),
     )
 
 
@@ -158,6 +178,34 @@ def _slice_rows(
         store.rows("broker_series", **span, **view.origin),
         store.rows("deaths_series", **span, **view.where),
     )
+
+
+def connections(brokers: Iterable[BrokerNumbers], clients: Rows, samples: Rows) -> Mapping[str, Connection]:
+    """Return the state of each connection in the latest samples, from which the diagnosis finds that brokers are down.
+
+    A client without any connection has none to a broker that its statistics no longer list.
+    """
+    newest = max((row["window_start"] for row in (*clients, *samples)), default=None)
+    if newest is None:
+        return {broker.key: "no data" for broker in brokers}
+    latest = [row for row in samples if row["window_start"] > newest - LATEST_S]
+    cut_off = sum(row["cut_off"] for row in clients if row["window_start"] > newest - LATEST_S)
+    found: dict[str, Connection] = {}
+    for broker in brokers:
+        own = [
+            row
+            for row in latest
+            if (row["broker_id"], row["cluster_id"]) == (broker.broker_id, broker.cluster_id)
+        ]
+        up, down = (sum(row[name] for row in own) for name in ("up", "down"))
+        found[broker.key] = _connection(up, down or (0 if own else cut_off))
+    return found
+
+
+def _connection(up: int, down: int) -> Connection:
+    if up:
+        return "partly connected" if down else "connected"
+    return "not connected" if down else "not used"
 
 
 def _recent_samples(store: Store, since: int, until: int | None, view: View) -> tuple[Rows, Rows]:

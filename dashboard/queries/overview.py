@@ -15,6 +15,7 @@ from producer_core.dashboard.queries.deaths import (
     FailureCounts,
     delivered_since,
     failure_counts,
+    pending_rows,
     retry_success,
 )
 from producer_core.dashboard.queries.firing import firing
@@ -32,6 +33,7 @@ from producer_core.dashboard.queries.situation import (
     situation,
     stalled,
 )
+from producer_core.dashboard.queries.throughput import LAG, throughput_span
 from producer_core.dashboard.queries.topics import Point, TopicRow, topic_rows
 from producer_core.dashboard.queries.view import RANGES, View
 from producer_core.kafka.classify import failure_of
@@ -39,8 +41,6 @@ from producer_core.metrics.histogram import quantiles
 from producer_core.store import Store
 
 QUANTILES = LATENCY_QUANTILES
-_LAG = 2
-"""Seconds until a producer's counts are in the store."""
 _LIMIT = 5.0
 """Seconds to wait for the store; on a busy machine, late data is better than none."""
 _FINE = 3600
@@ -181,9 +181,9 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
     at, since, until = view.at(now), view.since(now), view.until(now)
     span = {"since": since, "until": until, **view.where}
     with store.borrow(limit=_LIMIT):
-        lately = _minute(store, view, int(at) - (0 if view.over(now) else _LAG))
+        lately = _minute(store, view, int(at) - (0 if view.over(now) else LAG))
         last = _total(lately, view)
-        pace = _pace(store, view, now, lately, last["seconds"])
+        pace = _pace(store, view, now, lately)
         before = before or earlier(store, view, now)
         series = [_point(row) for row in store.rows("series", bucket=view.step, **span)]
         histograms = store.rows("latency_histograms", bucket_seconds=view.step, **span)
@@ -198,7 +198,7 @@ def overview(store: Store, view: View | str, now: float, before: WindowTotals | 
             failed,
         )
         by_topic = store.rows("latency_buckets_by_topic", since=since, until=until, **view.origin)
-        waiting = _waiting(store, view)
+        waiting = pending_rows(store, view)
         producers = of_producer(_producers(store, view, now), view.producer)
         alerts = store.rows("alerts_firing", now=now, application=view.application, cluster=view.cluster)
         seen_at = store.rows("data_age")[0]["seen_at"]
@@ -289,13 +289,13 @@ def _minute(store: Store, view: View, until: int) -> Rows:
     return [row for row in rows if view.topic in (None, row["topic"])]
 
 
-def _pace(store: Store, view: View, now: float, lately: Rows, seconds: float) -> dict[str, float]:
-    """Return acknowledged messages per second by topic, over the last minute or over a whole past range."""
+def _pace(store: Store, view: View, now: float, lately: Rows) -> dict[str, float]:
+    """Return acknowledged messages per second by topic; `lately` is the last minute, which a past range does not use."""
+    span = throughput_span(view, now)
     if view.over(now):
-        since, seconds = view.since(now), view.at(now) - view.since(now)
-        found = store.rows("totals_by_topic", since=since, until=view.until(now), **view.origin)
+        found = store.rows("totals_by_topic", since=span.since, until=span.until, **view.origin)
         lately = [row for row in found if view.topic in (None, row["topic"])]
-    return {row["topic"]: row["acknowledged"] / seconds for row in lately}
+    return {row["topic"]: row["acknowledged"] / span.seconds for row in lately}
 
 
 def _total(rows: Rows, view: View) -> dict[str, Any]:
@@ -360,12 +360,6 @@ def _causes(rows: Rows) -> tuple[Cause, ...]:
     return tuple(
         sorted(merged.values(), key=lambda cause: (-cause.left, -cause.dead, cause.topic, cause.meaning))
     )
-
-
-def _waiting(store: Store, view: View) -> Rows:
-    if view.producer is None and view.application is None:
-        return store.rows("overview_waiting", topic=view.topic, cluster=view.cluster)
-    return store.rows("overview_waiting_of", **view.where)
 
 
 def _counted(rows: Rows, name: str) -> dict[str, int]:

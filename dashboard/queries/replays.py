@@ -10,6 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from producer_core import replay
+from producer_core.dashboard.queries.replay_course import ReplayCourse, replay_course
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ConfigError, OtherCluster
 from producer_core.replay import Inconclusive, Newer, Operation
@@ -69,7 +70,7 @@ class ReplayRow:
 
     `owner` names the process that runs it, `runners` counts the live processes that could, `pace` is the recent rate in
     records per second, and `blocked_by` is the replay that occupies all runners. `later` counts matching dead letters
-    that failed after the selection, while the replay awaits a decision.
+    that failed after the selection, while the replay awaits a decision. `course` is read for the Replays page only.
     """
 
     operation: Operation
@@ -79,6 +80,7 @@ class ReplayRow:
     pace: float | None = None
     blocked_by: Operation | None = None
     later: int = 0
+    course: ReplayCourse | None = None
 
 
 @dataclass(frozen=True)
@@ -132,19 +134,29 @@ def offer(store: Store, about: DeadLetterFilter, now: float) -> ReplayOffer:
         )
 
 
-def replays(store: Store, now: float, *, limit: int = 20) -> ReplaysPage:
-    """Read the replays page: all replays in progress, and the latest that ended."""
+def replays(
+    store: Store, now: float, *, limit: int = 20, application: str | None = None, cluster: str | None = None
+) -> ReplaysPage:
+    """Read the replays page: the replays in progress, and the latest that ended, of an application and a cluster.
+
+    The audit log is that of the whole store.
+    """
     with store.borrow():
-        listed = replay.list_operations(store, limit=limit + 1)
+        listed = replay.list_operations(store, limit=limit + 1, application=application, cluster=cluster)
+        live = replay.live(store, application=application, cluster=cluster)
         ending = [one for one in listed if one.state == "cancelled" and not one.ended]
         ended = [one for one in listed if one.ended]
         return ReplaysPage(
             now,
-            tuple(_current(store, one, now) for one in (*replay.live(store), *ending)),
+            tuple(_with_course(store, one, now) for one in (*live, *ending)),
             tuple(ReplayRow(one, where_of(one.selection)) for one in ended[:limit]),
             len(listed) > limit,
             tuple(store.rows("replay_acts", limit=10)),
         )
+
+
+def _with_course(store: Store, operation: Operation, now: float) -> ReplayRow:
+    return replace(_current(store, operation, now), course=replay_course(store, operation, now))
 
 
 def one_replay(store: Store, operation_id: str, now: float) -> ReplayRow:
@@ -162,7 +174,7 @@ def detail(store: Store, operation_id: str, now: float) -> ReplayDetail:
         )
         return ReplayDetail(
             now,
-            _current(store, operation, now),
+            _with_course(store, operation, now),
             tuple(store.rows("replay_reasons", operation=operation_id)),
             tuple(replay.doubtful(store, operation_id, limit=RECORDS + 1)) if operation.ended else (),
             {row["state"]: (row["count"], tuple(row["ids"])) for row in dead},

@@ -16,7 +16,12 @@ GONE = 40.0
 MINUTE = 60
 LATELY = 900.0
 """Seconds after its end for which an outage is still reported."""
+CONNECTING = 30.0
+"""Seconds after its start in which a producer without a connection and without an error counts as connecting."""
 _BRIEF = 4
+"""Seconds without a broker below which an outage is not reported."""
+_COVERED = 0.9
+"""The share of a minute that samples must cover: a sample a second may come late."""
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -33,7 +38,8 @@ class Situation:
     open failures since the latest failure of each, and `recovered` is set where they are enough to consider the fault
     over. No broker was connected for `cut_off_for` seconds, until `cut_off_ago` seconds ago; `delivered_again` messages
     were acknowledged since then. `circuit` is the text of an alert about an open circuit of a running producer. The latest data of the whole store,
-    whatever the filters, is `latest_data_ago` seconds old; None means an empty store.
+    whatever the filters, is `latest_data_ago` seconds old; None means an empty store. `connecting` is set while every
+    running producer without a broker connection has just started and has reported no error.
     """
 
     acknowledged: int
@@ -63,6 +69,7 @@ class Situation:
     waiting: int = 0
     circuit: str | None = None
     latest_data_ago: float | None = None
+    connecting: bool = False
     over: bool = False
     since: float = 0.0
     until: float = 0.0
@@ -134,6 +141,7 @@ def situation(
         closed=len(producers) - len(running),
         silent_for=min((now - row["seen_at"] for row in running), default=None),
         connection_error=errors[0] if errors else None,
+        connecting=_connecting(living, now),
         circuit=next((row["circuit"] for row in living if row.get("circuit")), None),
         pending=sum(row["pending"] for row in running),
         causes=causes,
@@ -156,26 +164,58 @@ def situation(
     )
 
 
+def _connecting(rows: Rows, now: float) -> bool:
+    """Return whether the producers without a connection have just started; a new one connects with its first message."""
+    without = [row for row in rows if not row["connected"]]
+    return bool(without) and all(
+        not row["connection_error"] and now - row["started_at"] <= CONNECTING for row in without
+    )
+
+
 def outage(rows: Rows, now: float) -> BrokerOutage | None:
     """Return the latest outage in which no producer had a broker connection, according to the client samples.
 
     Return None where there was none, or only one as brief as any start-up.
     """
-    *_, last = [(), *_runs([row for row in rows if row["cut_off"] >= row["samples"]])]
+    *_, last = [(), *_runs([row for row in rows if _is_cut_off(row)])]
     return _outage_of(last, now)
 
 
 def outages(rows: Rows, now: float) -> tuple[BrokerOutage, ...]:
     """Return every outage in which no producer had a broker connection, oldest first, without the brief ones."""
-    runs = _runs([row for row in rows if row["cut_off"] >= row["samples"]])
+    runs = _runs([row for row in rows if _is_cut_off(row)])
     return tuple(found for run in runs if (found := _outage_of(run, now)) is not None)
+
+
+def partial_outages(rows: Rows, now: float) -> tuple[BrokerOutage, ...]:
+    """Return the times that contain an outage but not its beginning and end: minutes and hours, oldest first.
+
+    Samples of seconds are summed as they age. A minute in which some samples had no broker is either partly an outage,
+    or some of its producers had none. `seconds` is the sum of the samples per producer, at most the length.
+    """
+    runs = _runs([row for row in rows if row["seconds"] > 1 and not _is_cut_off(row)])
+    found = (BrokerOutage(sum(map(_lasted, run)), min(now, _end(run[-1])), begin=_begin(run)) for run in runs)
+    return tuple(one for one in found if one.seconds >= _BRIEF)
+
+
+def _is_cut_off(row: Mapping[str, Any]) -> bool:
+    """Return whether all samples of the row had no broker, and cover its time: a producer may run for a part of it."""
+    return bool(row["cut_off"] >= row["samples"] >= _COVERED * row["seconds"])
+
+
+def _lasted(row: Mapping[str, Any]) -> float:
+    return float(row["seconds"] * row["cut_off"] / max(row["samples"], row["seconds"]))
+
+
+def _begin(run: Rows) -> float:
+    return float(run[0]["window_start"])
 
 
 def _outage_of(cut_off: Rows, now: float) -> BrokerOutage | None:
     seconds = sum(row["seconds"] for row in cut_off)
     if seconds < _BRIEF:
         return None
-    return BrokerOutage(seconds, min(now, _end(cut_off[-1])), begin=float(cut_off[0]["window_start"]))
+    return BrokerOutage(seconds, min(now, _end(cut_off[-1])), begin=_begin(cut_off))
 
 
 def _runs(rows: Rows) -> list[list[Mapping[str, Any]]]:

@@ -110,7 +110,7 @@ def topic_rows(
         if left > 0 and view.over(now):
             failing = failed_count / (failed_count + acknowledged)
         elif left > 0 and not recovered:
-            failing = _failing(points[name], lately.get(name))
+            failing = _failing(lately.get(name))
         rows.append(
             TopicRow(
                 topic=name,
@@ -145,16 +145,9 @@ def _by_topic(series: Sequence[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def _failing(points: Sequence[Point], lately: tuple[int, int] | None) -> float | None:
-    """Return the share of the last minute that failed; without messages in it, that of the last window with messages."""
+def _failing(lately: tuple[int, int] | None) -> float | None:
+    """Return the share of the last minute that failed; None without failures, or without messages, in it."""
     acknowledged, dead = lately or (0, 0)
-    if not acknowledged + dead:
-        last = max(
-            (point for point in points if point.acknowledged + point.dead),
-            key=lambda one: one.at,
-            default=None,
-        )
-        acknowledged, dead = (last.acknowledged, last.dead) if last else (0, 0)
     return dead / (acknowledged + dead) if dead else None
 
 

@@ -27,7 +27,8 @@ def start_warm_up(path: Path, files: StaticFiles, page: str) -> threading.Thread
 
 
 def _warm_up(path: Path, files: StaticFiles, page: str) -> None:
-    import_module(page)  # which imports plotly
+    import_module(page)
+    import_module("plotly.graph_objects")  # which the first chart imports
     import_module("pandas")  # Streamlit imports it when it draws its first element
     files.compress()
     with contextlib.suppress(ProducerError):

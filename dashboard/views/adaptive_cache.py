@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -47,3 +48,10 @@ def read(path: Path, key: str, request: Hashable, fetch: Callable[[], T]) -> T |
             now = time.monotonic()
             last = st.session_state[key] = CachedRead(request, value, now, now - began)
     return cast("T", last.value) if last is not None and last.request == request else None
+
+
+def expire(key: str) -> None:
+    """Read again at the next call, after an action; the earlier value stays where the store cannot be read."""
+    last = cast("CachedRead | None", st.session_state.get(key))
+    if last is not None:
+        st.session_state[key] = replace(last, at=-math.inf)

@@ -1,4 +1,4 @@
-"""Draw the page of one alert: its timeline, its notifications, its rule, and links to related data."""
+"""Draw the page of one alert: its metric, its timeline, its notifications, its rule, and links to related data."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import streamlit as st
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
 from producer_core.dashboard import wording
+from producer_core.dashboard.charts.alert_metric import alert_metric, marks
+from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.queries import alerts as alert_queries
-from producer_core.dashboard.views import alert_cards, alert_reads, common, header
+from producer_core.dashboard.views import alert_cards, alert_reads, alert_tables, common, header
 from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
@@ -32,16 +34,33 @@ def show(path: Path, alert_id: str) -> None:
         return
     item = detail.alert
     alert_cards.draw(path, item, detail.rule, detail.silence, detail.now, detail.names, linked=False)
+    with common.panel(path):
+        _metric(path, detail)
     left, right = st.columns(2, gap="medium")
     with left:
         _timeline(detail)
         _rule(detail)
     with right, common.panel(path):
         _related(path, detail)
+    alert_tables.episodes(detail)
 
 
 def _close() -> None:
     st.query_params.pop("alert", None)
+
+
+def _metric(path: Path, detail: alert_queries.AlertDetail) -> None:
+    """Draw the metric that the rule evaluates, with its threshold, or the last value where there is no history."""
+    item, metric = detail.alert, alert_reads.metric(path, detail.alert.alert_id)
+    if metric is None:
+        if text := alert_wording.last_value(item, detail.rule):
+            common.note(text)
+        return
+    title = alert_wording.metric_title(metric.metric, detail.names.get(item.subject, item.subject))
+    common.heading(title)
+    live_plotly(
+        alert_metric(metric), key="alert-metric", alt=f"{title}, with the threshold", marks=marks(metric)
+    )
 
 
 def _timeline(detail: alert_queries.AlertDetail) -> None:
@@ -95,7 +114,9 @@ def _rule(detail: alert_queries.AlertDetail) -> None:
     if rule is None:
         common.note(f"The rules file no longer contains {item.rule}.")
         return
-    common.fact(f"{item.rule} ({rule.severity})", f"Condition: {alert_wording.rule_condition(rule)}.")
+    common.fact(
+        f"{item.rule} ({rule.severity})", f"Condition: {alert_wording.rule_condition(item.rule, rule)}."
+    )
     if rule.runbook:
         common.fact("Runbook", rule.runbook)
     if item.state == "resolved":

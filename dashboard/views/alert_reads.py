@@ -9,6 +9,7 @@ import streamlit as st
 
 from producer_core.dashboard import queries
 from producer_core.dashboard.queries import alerts as alert_queries
+from producer_core.dashboard.queries.alert_metric import AlertMetric, alert_metric
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.replay import Operation
@@ -25,6 +26,14 @@ def alerts(path: Path, view: queries.View) -> alert_queries.AlertsPage:
 @_cached  # type: ignore[untyped-decorator]
 def detail(path: Path, alert_id: str) -> alert_queries.AlertDetail | None:
     return alert_queries.alert_detail(open_store(path), alert_id, time.time())
+
+
+@st.cache_data(ttl=5, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]
+def metric(path: Path, alert_id: str) -> AlertMetric | None:
+    """Return the metric of an alert over time, which takes longer to read than the rest of its page."""
+    store, now = open_store(path), time.time()
+    found = alert_queries.alert_detail(store, alert_id, now)
+    return None if found is None else alert_metric(store, found.alert, found.rule, now)
 
 
 @_cached_longer  # type: ignore[untyped-decorator]

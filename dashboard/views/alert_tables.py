@@ -13,8 +13,16 @@ from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import alerts
-from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, TextStyle, live_table
+from producer_core.dashboard.components.live_table import (
+    Cell,
+    Column,
+    TablePart,
+    TableRow,
+    TextStyle,
+    live_table,
+)
 from producer_core.dashboard.queries import alerts as alert_queries
+from producer_core.dashboard.queries.alert_history import RepeatedAlert
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import alert_cards, common, header
 from producer_core.dashboard.wording import alerts as alert_wording
@@ -23,40 +31,100 @@ _STYLES: Mapping[str, TextStyle] = {"critical": "bad", "warning": "warning", "in
 
 
 def history(page: alert_queries.AlertsPage, during: str) -> None:
-    if not page.ended:
+    """Draw the resolved alerts; repeats of a rule and subject are one row."""
+    found = page.history
+    if not found.alerts:
         common.note(f"No alert was resolved {during}.")
         return
-    _resolved_alerts(page, page.ended)
-    if page.ended_total > len(page.ended):
-        common.note(f"Showing the latest {len(page.ended):,} of {page.ended_total:,}.")
+    _resolved_alerts(page, found.alerts)
+    if found.total > found.listed:
+        common.note(f"Showing the latest {found.listed:,} of {found.total:,}.")
 
 
 def latest(page: alert_queries.AlertsPage) -> None:
     """Draw the last resolved alerts."""
-    _resolved_alerts(page, page.ended[:5])
+    _resolved_alerts(page, page.history.alerts[:5])
 
 
-def _resolved_alerts(page: alert_queries.AlertsPage, items: Sequence[Alert]) -> None:
+def _resolved_alerts(page: alert_queries.AlertsPage, items: Sequence[RepeatedAlert]) -> None:
     columns = [
-        Column("Started"),
+        Column("Last started"),
         Column("Alert", wide=True),
+        Column("Times", number=True, tooltip="How often the alert fired for this subject in the range."),
         Column("Duration", number=True),
         Column("Acknowledged by"),
     ]
     rows = [_resolved(item, page.now, page.names) for item in items]
-    live_table(columns, rows, key="alert_history", alt="Resolved alerts")
+    live_table(columns, rows, key="alert_history", alt="Resolved alerts, repeats of an alert in one row")
 
 
-def _resolved(item: Alert, now: float, names: Mapping[str, str]) -> TableRow:
+def _resolved(found: RepeatedAlert, now: float, names: Mapping[str, str]) -> TableRow:
+    item = found.latest
     started = item.fired_at if item.fired_at is not None else item.started_at
-    when = wording.stamp(started, common.zone(), now)
     text = [
         TablePart(alert_cards.alert_text(item, now), style=_STYLES.get(item.severity, "quiet"), href=header.link("alerts", alert=item.alert_id)),
         TablePart(f"{item.severity} · {item.rule} · {names.get(item.subject, item.subject)}", style="small"),
     ]  # fmt: skip
-    duration = wording.age((item.resolved_at or now) - started)
     return TableRow(
-        item.alert_id, (TablePart(when.text, tooltip=when.more), text, duration, item.acknowledged_by or "–")
+        f"{item.rule} {item.subject}",
+        (
+            _moment(started, now),
+            text,
+            _times(found, now),
+            _durations(found, (item.resolved_at or now) - started),
+            item.acknowledged_by or "–",
+        ),
+    )
+
+
+def _times(found: RepeatedAlert, now: float) -> Cell:
+    if found.episodes == 1:
+        return "1"
+    first = wording.stamp(found.first_at, common.zone(), now)
+    return f"{found.episodes:,}", TablePart(f"since {first.text}", style="small", tooltip=first.more)
+
+
+def _durations(found: RepeatedAlert, last: float) -> Cell:
+    if found.episodes == 1:
+        return wording.age(last)
+    together = alert_wording.durations(found.lasted, found.longest)
+    return wording.age(last), TablePart(together, style="small")
+
+
+def _moment(at: float, now: float) -> TablePart:
+    when = wording.stamp(at, common.zone(), now)
+    return TablePart(when.text, tooltip=when.more)
+
+
+def episodes(detail: alert_queries.AlertDetail) -> None:
+    """Draw the other episodes of the rule and subject."""
+    others = [one for one in detail.episodes if one.alert_id != detail.alert.alert_id]
+    if not others:
+        return
+    common.heading("Other times")
+    columns = [Column("Started"), Column("Alert", wide=True), Column("Duration", number=True), Column("Acknowledged by")]  # fmt: skip
+    live_table(
+        columns,
+        [_episode(one, detail.now) for one in others],
+        key="alert_episodes",
+        alt="Other times at which this alert fired, latest first",
+    )
+    if detail.episodes_total > len(detail.episodes):
+        common.note(f"Showing the latest {len(detail.episodes):,} of {detail.episodes_total:,} times.")
+
+
+def _episode(item: Alert, now: float) -> TableRow:
+    started = item.fired_at if item.fired_at is not None else item.started_at
+    lasted = wording.age((item.resolved_at or now) - started)
+    text = TablePart(alert_cards.alert_text(item, now), href=header.link("alerts", alert=item.alert_id))
+    return TableRow(
+        item.alert_id,
+        (
+            _moment(started, now),
+            text,
+            lasted if item.resolved_at is not None else f"{lasted}, firing",
+            item.acknowledged_by or "–",
+        ),
     )
 
 
@@ -93,7 +161,7 @@ def _rule(one: alert_queries.RuleState, now: float) -> TableRow:
     cells = (
         [TablePart(one.name, style="strong"), TablePart(one.rule.severity, style="small")],
         TablePart(state.replace(" ", "\u00a0"), style=shown_style),
-        wording.sentence_case(alert_wording.rule_condition(one.rule)),
+        wording.sentence_case(alert_wording.rule_condition(one.name, one.rule)),
         one.rule.advice,
         last,
     )

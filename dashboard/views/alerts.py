@@ -81,6 +81,6 @@ def _current(path: Path, page: alert_queries.AlertsPage) -> None:
     if page.pending:
         common.heading("Pending alerts")
         alert_cards.cards(path, page, page.pending[: alert_queries.SHOWN])
-    if not page.firing and page.ended:
+    if not page.firing and page.history.alerts:
         common.heading("Last resolved alerts")
         alert_tables.latest(page)

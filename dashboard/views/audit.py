@@ -43,7 +43,7 @@ def _draw(path: Path, audit_id: str) -> None:
         common.message("quiet", audit_wording.UNKNOWN.format(audit_id[:40]))
         return
     audit, now = page.audit, time.time()
-    common.heading(f"Audit of {wording.short(audit.topic, 80)}")
+    common.heading(f"Audit of {audit.topic}")
     common.message(*audit_wording.verdict(audit, now))
     if reason := audit_wording.why_unauditable(audit):
         common.message("warning", f"Unauditable. {reason}")
@@ -125,7 +125,7 @@ def _finding(number: int, one: audit_queries.AuditFinding) -> TableRow:
             TablePart(wording.short(one.message_id, 64), "mono", tooltip=one.message_id),
             wording.count(one.partition),
             wording.count(one.offset),
-            wording.short(one.text, 200),
+            wording.clipped(one.text, 200),
             _store_links(one),
         ),
     )
@@ -216,7 +216,7 @@ def _other_audits(page: audit_queries.AuditPage, now: float) -> None:
                 audit.audit_id,
                 (
                     TablePart(when.text, href=pipeline.address(audit.audit_id), tooltip=when.more),
-                    TablePart(wording.short(text, 300), tone, tooltip=text),
+                    TablePart(wording.clipped(text, 300), tone, tooltip=text),
                     audit_wording.audited_range(audit, common.zone(), now),
                 ),
             )

@@ -40,6 +40,11 @@ def fact(name: str, text: str) -> None:
     st.html(f'<p class="pc-fact"><span>{html.escape(name)}</span><br>{html.escape(text)}</p>')
 
 
+def sentence(text: str) -> None:
+    """Show a sentence of the page's normal size, escaped."""
+    st.html(f'<p class="pc-fact">{html.escape(text)}</p>')
+
+
 def note(text: str, *, tooltip: str = "") -> None:
     """Show small print with a tooltip, both escaped."""
     st.html(f'<p class="pc-note" title="{html.escape(tooltip)}">{html.escape(text)}</p>')
@@ -51,9 +56,9 @@ def zone() -> str | None:
     return name if isinstance(name, str) else None
 
 
-def time_element(at: float) -> str:
+def time_element(at: float, *, milliseconds: bool = False) -> str:
     """Return a time as HTML: in the browser's zone, today without the date, with UTC as its tooltip."""
-    text, more = wording.stamp(at, zone(), time.time())
+    text, more = wording.stamp(at, zone(), time.time(), milliseconds=milliseconds)
     return f'<time title="{html.escape(more)}">{html.escape(text)}</time>'
 
 

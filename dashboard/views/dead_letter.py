@@ -1,27 +1,31 @@
-"""Draw the details of one dead letter: its verdict, error, content and timeline."""
+"""Draw the details of one dead letter: its value, verdict, error, headers and timeline."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
 
 from producer_core._internal.masking import mask_text, rules
-from producer_core.dashboard import actions, wording
-from producer_core.dashboard.actions import exports
+from producer_core.dashboard import wording
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_reads, dead_letter_url, header
+from producer_core.dashboard.views import (
+    common,
+    dead_letter_actions,
+    dead_letter_content,
+    dead_letter_reads,
+    dead_letter_url,
+    header,
+)
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.timeline import TimelineEvent
 from producer_core.dlq.trace_link import RecordTrace
-from producer_core.errors import StoreError
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.kafka.classify import advice_for, failure_of
 
-_REVEALED = "dead_letter_revealed"
 _TONES = {
     "attempt failed": "bad",
     "malformed": "bad",
@@ -37,13 +41,16 @@ _ERROR_TEXT_LABEL = {False: "Broker error text", True: "Input error"}
 """By whether the dead letter comes from a malformed input."""
 
 
-def show(path: Path, message_id: str) -> None:
-    """Draw the details. Values are masked, and no content of a message is drawn as Markdown or HTML."""
+def show(path: Path, message_id: str, listed: Sequence[DeadLetter] = ()) -> None:
+    """Draw the details, the value first. `listed` is the page of the list, for the previous and the next record.
+
+    Values are masked, and no content of a message is drawn as Markdown or HTML.
+    """
     stamp = dead_letter_queries.change_stamp(open_store(path), message_id)
-    reveal = st.session_state.get(_REVEALED) == message_id
+    reveal = dead_letter_content.revealed(message_id)
     record = stamp and dead_letter_reads.open_record(path, message_id, stamp, rules(), reveal=reveal)
     with st.container(border=True, key="pc-dead-letter"):
-        _title(record.dead_letter if record else None, message_id)
+        _title(record.dead_letter if record else None, message_id, listed)
         if not stamp or not record:
             common.message(
                 "warning",
@@ -51,10 +58,14 @@ def show(path: Path, message_id: str) -> None:
                 "to another store.",
             )
             return
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            dead_letter_actions.record_buttons(path, message_id, record.dead_letter.state)
+            dead_letter_content.copy(record, reveal=reveal)
         _state(record.dead_letter)
+        dead_letter_content.value(path, record, reveal=reveal)
         trace = dead_letter_queries.trace(open_store(path), record.dead_letter)
         _details(record.dead_letter, record.key, record.producer, trace)
-        _content(path, record, reveal=reveal)
+        dead_letter_content.key_and_headers(record, reveal=reveal)
         common.heading("Timeline")
         _timeline(
             dead_letter_reads.timeline(path, message_id, stamp),
@@ -62,15 +73,32 @@ def show(path: Path, message_id: str) -> None:
         )
 
 
-def _title(dead_letter: DeadLetter | None, message_id: str) -> None:
+def _title(dead_letter: DeadLetter | None, message_id: str, listed: Sequence[DeadLetter]) -> None:
+    near = dead_letter_queries.Neighbors()
+    if dead_letter is not None:
+        near = dead_letter_queries.neighbors(listed, message_id, dead_letter.failed_at)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         common.heading("Dead letter details")
-        st.button(
-            "Close", key="dead_letter_close", type="tertiary", icon=":material/close:",
-            on_click=dead_letter_url.open, args=(None,),
-        )  # fmt: skip
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
+            if near.place:
+                common.note(
+                    f"{near.place:,} of {len(listed):,}", tooltip="The place on this page of the list."
+                )
+            _step("Previous", "previous", ":material/arrow_upward:", near.previous)
+            _step("Next", "next", ":material/arrow_downward:", near.next)
+            st.button(
+                "Close", key="dead_letter_close", type="tertiary", icon=":material/close:",
+                on_click=dead_letter_url.open, args=(None,),
+            )  # fmt: skip
     if dead_letter is None:
         common.note(dead_letter_wording.visible_line(message_id))
+
+
+def _step(label: str, name: str, icon: str, message_id: str | None) -> None:
+    st.button(
+        label, key=f"dead_letter_{name}", type="tertiary", icon=icon, disabled=message_id is None,
+        on_click=dead_letter_url.open, args=(message_id,),
+    )  # fmt: skip
 
 
 def _state(dead_letter: DeadLetter) -> None:
@@ -119,7 +147,7 @@ def _details(
             else "",
             _key_description(key),
         ),
-        ("Failed", common.time_element(dead_letter.failed_at), _accepted(dead_letter)),
+        ("Failed", common.time_element(dead_letter.failed_at, milliseconds=True), _accepted(dead_letter)),
         ("Application", "", dead_letter_wording.visible_line(dead_letter.application)),
         (
             "Producer",
@@ -194,85 +222,10 @@ def _facts(*rows: tuple[str, str, str]) -> None:
     st.html(f'<dl class="pc-facts">{"".join(lines)}</dl>')
 
 
-def _content(path: Path, record: dead_letter_reads.OpenRecord, *, reveal: bool) -> None:
-    value = record.value
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        common.heading("Value")
-        _reveal_button(path, record.dead_letter.message_id, reveal=reveal)
-    if error := st.session_state.get("reveal_failed"):
-        common.message("bad", error)
-    common.note(f"{value.about}. {_masking_note(value, reveal=reveal)}")
-    if value.text:
-        language = "json" if value.kind == "json" else None
-        st.code(value.text, language=language, wrap_lines=True, height=_height(value.text))
-    if reveal and record.key.kind == "bytes":
-        common.note("Key")
-        st.code(record.key.text, language=None)
-    common.heading("Headers")
-    _headers(record.headers)
-
-
-def _masking_note(content: dead_letter_wording.RecordContent, *, reveal: bool) -> str:
-    if content.kind in ("null", "empty") or (content.kind == "hidden" and not reveal):
-        return ""
-    if reveal:
-        return "Unmasked."
-    return (
-        "“Show unmasked” displays it in hexadecimal."
-        if content.kind == "bytes"
-        else "Sensitive data is masked."
-    )
-
-
-def _height(text: str) -> int | str:
-    return 360 if text.count("\n") > 15 or len(text) > 1_200 else "content"
-
-
-def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
-    allowed, reason = actions.may_act()
-    if reveal:
-        st.button("Mask again", key="mask", type="tertiary", on_click=_mask)
-        return
-    st.button(
-        "Show unmasked", key="reveal", type="tertiary", icon=":material/visibility:", disabled=not allowed,
-        help=reason or "The audit log records the user and the time.", on_click=_reveal, args=(path, message_id),
-    )  # fmt: skip
-
-
-def _reveal(path: Path, message_id: str) -> None:
-    """Audit the access first; if that fails, the content stays masked."""
-    try:
-        done = exports.reveal(open_store(path), message_id)
-    except StoreError as error:
-        done = actions.ActionResult(False, str(error))
-    dead_letter_reads.timeline.clear()
-    st.session_state.pop("reveal_failed", None)
-    if done.ok:
-        st.session_state[_REVEALED] = message_id
-    else:
-        st.session_state["reveal_failed"] = done.text
-
-
-def _mask() -> None:
-    st.session_state.pop(_REVEALED, None)
-
-
-def _headers(headers: tuple[dead_letter_wording.RecordHeader, ...]) -> None:
-    if not headers:
-        common.note("None.")
-        return
-    rows = [
-        f"<tr><th scope='row'>{html.escape(one.name)}</th>"
-        f"<td>{html.escape(one.text) if one.kind == 'text' else f'<i>{one.kind}</i>'}</td></tr>"
-        for one in headers
-    ]
-    st.html(f'<table class="pc-headers"><tbody>{"".join(rows)}</tbody></table>')
-
-
 def _timeline(events: tuple[TimelineEvent, ...], names: Mapping[str, str]) -> None:
     """Draw the events of the dead letter; `names` maps producer ids to names."""
     lines = [
-        f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.time_element(one.at)}<b>{html.escape(one.what)}</b>'
+        f'<li class="pc-l-{_TONES.get(one.what, "quiet")}">{common.time_element(one.at, milliseconds=True)}<b>{html.escape(one.what)}</b>'
         f"{f' by {html.escape(dead_letter_wording.visible_line(names.get(one.who, one.who)))}' if one.who else ''}"
         f"<span>{html.escape(dead_letter_wording.visible_line(masked(_spaced(one.text)), 2_000))}{_link(one)}</span></li>"
         for one in events

@@ -56,7 +56,7 @@ def bar(
         with st.container(horizontal=True, vertical_alignment="center"):
             _restore_button(path, offer, press)
     else:
-        with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(key="pc-dead-letters-bar", horizontal=True, vertical_alignment="center"):
             _replay_button(path, offer, press, busy=followed is not None and not followed.operation.ended)
             _clear_button(path, offer, press)
             _hint(where, offer, followed)
@@ -113,6 +113,41 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
     )  # fmt: skip
 
 
+def record_buttons(path: Path, message_id: str, state: str) -> None:
+    """Draw Replay and Clear, or Restore, for one dead letter. The result is shown above the list.
+
+    The keys contain the id, so that a press of a button drawn for another record does nothing.
+    """
+    if state not in ("dead", "archived"):
+        return
+    offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
+    press = PressedButton(_presses())
+    allowed, reason = actions.may_act()
+    enabled = bool(allowed and offer.count)
+    if state == "archived":
+        st.button(
+            "Restore", key=f"dead_letter_restore_{message_id}", icon=":material/unarchive:", disabled=not enabled,
+            help=reason or "Makes it pending again, unchanged.", on_click=_restore, args=(path, offer.about, press),
+        )  # fmt: skip
+        return
+    st.button(
+        "Replay" if offer.at_once else "Replay …", key=f"dead_letter_replay_{message_id}", icon=":material/replay:",
+        disabled=not enabled or bool(offer.refused), on_click=_replay, args=(path, offer, press),
+        help=reason or mask_text(offer.refused) or _why_dry_run(offer) or replay_wording.CLICK,
+    )  # fmt: skip
+    st.button(
+        "Clear", key=f"dead_letter_clear_{message_id}", icon=":material/archive:", disabled=not enabled,
+        help=reason or "Archives it without deleting anything. Undo restores it.",
+        on_click=_clear, args=(path, offer.about, press),
+    )  # fmt: skip
+
+
+def _why_dry_run(offer: queries.ReplayOffer) -> str:
+    return replay_wording.why_dry_run(
+        offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere
+    )
+
+
 def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries.ReplayRow | None) -> None:
     """Show why Replay does not send at once, or is disabled."""
     if where.state not in ("dead", None):
@@ -121,11 +156,7 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
         own = followed.operation.operation_id if followed else ""
         if any(one.operation_id == own for one, _ in offer.held):
             return  # the replay is drawn below
-        common.note(
-            replay_wording.why_dry_run(
-                offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere
-            )
-        )
+        common.note(_why_dry_run(offer))
 
 
 def _cannot_replay(path: Path, offer: queries.ReplayOffer) -> None:

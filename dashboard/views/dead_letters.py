@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow
 from producer_core.dashboard.components.selectable_table import Checkboxes, Selection, selectable_table
+from producer_core.dashboard.components.shortcuts import KEYS, shortcuts
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import open_store
@@ -186,7 +188,9 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
         ids = selectable_table(
             _COLUMNS,
             [_row(item) for item in page.dead_letters],
-            Selection(query.dead_letter, dead_letter_url.open, details=".st-key-pc-dead-letter"),
+            Selection(
+                query.dead_letter, dead_letter_url.open, details=".st-key-pc-dead-letter:has(.pc-facts)"
+            ),
             Checkboxes(version=dead_letter_actions.version(), page=str(query.after or "")),
             look="pc-dead-letters",
             key="dead_letters",
@@ -197,7 +201,7 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
         if query.dead_letter is None:
             st.html('<i class="pc-closed"></i>')
         else:
-            dead_letter.show(path, query.dead_letter)
+            dead_letter.show(path, query.dead_letter, page.dead_letters)
     with above:
         offered = DeadLetterFilter(state=page.where.state) if ids else page.seen
         selection = actions.selected(offered, ids)  # a manual selection ignores the filters
@@ -207,7 +211,18 @@ def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> N
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 _selection(path, query, page, ids)
             dead_letter_export.show(path, selection, count)
+            _keys()
         dead_letter_actions.bar(path, offered, ids, query)
+    shortcuts(len(ids), query.dead_letter)
+
+
+def _keys() -> None:
+    """Draw the list of the keys."""
+    with st.popover("Keys", icon=":material/keyboard:", key="dead_letters_keys", type="tertiary"):
+        rows = "".join(
+            f"<dt><kbd>{html.escape(key)}</kbd></dt><dd>{html.escape(what)}</dd>" for key, what in KEYS
+        )
+        st.html(f'<dl class="pc-facts pc-keys">{rows}</dl>')
 
 
 def _selection(

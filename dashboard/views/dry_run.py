@@ -24,61 +24,76 @@ def show(path: Path, row: queries.ReplayRow, tone: str, state: str, *, scroll: b
     run = reads.planned(path, operation.operation_id, _newer(operation), _inconclusive(operation))
     if run is None:
         return
-    with st.container(border=True):
+    with st.container(border=True, key="pc-dry-run", gap="small"):
         if scroll:
             scroll_into_view(key=f"scroll_{operation.operation_id}")
         common.heading(dry_run_wording.heading(run.total, run.bytes))
-        planned = wording.stamp(operation.created_at, common.zone(), time.time())
-        common.note(dry_run_wording.frozen(run.total, planned.text, row.later), tooltip=planned.more)
-        if operation.state == "checking":
+        if tone == "bad":
             common.message(tone, state)
         else:
             common.note(state)
-        _sentences(run, checked=operation.state != "checking")
-        left, right = st.columns([3, 4], gap="medium")
-        with left:
-            replay_tables.verdicts(run, operation.operation_id)
-        with right:
-            replay_tables.topics(run, operation.operation_id)
+        _numbers(run)
+        if warning := dry_run_wording.warning(run):
+            common.message("warning", warning)
         _choices(path, operation, run)
         _buttons(path, operation, run)
+        with st.expander("Reasons"):
+            _reasons(row, run)
+        with st.expander("Rate, canary and automatic stop"):
+            _options(operation, run)
 
 
-def _sentences(run: DryRun, *, checked: bool) -> None:
-    """Draw the findings, the worst first; once the topics are checked, the first one is highlighted."""
-    others = list(run.sentences)
-    if checked:
-        common.message("good" if run.safe and not run.active else "warning", others.pop(0))
-    rows = "".join(f"<li>{html.escape(text)}</li>" for text in others if text)
-    if rows:
-        st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')
+def _numbers(run: DryRun) -> None:
+    """Draw how many records are sent, skipped and in doubt."""
+    tiles = "".join(
+        f'<div class="pc-tile"><span class="pc-label">{html.escape(name)}</span>'
+        f'<span class="pc-value">{number}</span><span class="pc-change">{html.escape(meaning)}</span></div>'
+        for name, number, meaning in dry_run_wording.numbers(run)
+    )
+    st.html(f'<div class="pc-tiles pc-three">{tiles}</div>')
+
+
+def _reasons(row: queries.ReplayRow, run: DryRun) -> None:
+    """Draw the findings, the most serious first, the reasons for the default choices, and the records by topic."""
+    operation = row.operation
+    texts = [text for text in run.sentences if text]
+    texts += [dry_run_wording.newer_reason(run)] if run.newer_keys else []
+    texts += [dry_run_wording.INCONCLUSIVE_REASON] if run.doubtful.count else []
+    rows = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
+    st.html(f'<ul class="pc-note" style="padding-left: 1.1rem">{rows}</ul>')
+    left, right = st.columns([3, 4], gap="medium")
+    with left:
+        replay_tables.verdicts(run, operation.operation_id)
+    with right:
+        replay_tables.topics(run, operation.operation_id)
+    planned = wording.stamp(operation.created_at, common.zone(), time.time())
+    common.note(dry_run_wording.frozen(run.total, planned.text, row.later), tooltip=planned.more)
 
 
 def _choices(path: Path, operation: Operation, run: DryRun) -> None:
     """Draw the choices that the user can still make; each has a safe default."""
     key = operation.operation_id
-    if run.newer_keys:
-        st.segmented_control(
-            dry_run_wording.newer_question(run.newer_keys),
-            [dry_run_wording.SKIP_NEWER, dry_run_wording.SEND_NEWER],
-            default=dry_run_wording.SKIP_NEWER,
-            key=f"newer_{key}",
-            required=True,
-            help="On a compacted topic, an old value replaces the newer one.",
-        )
-        common.note(dry_run_wording.newer_reason(run))
-    if run.doubtful.count:
-        st.segmented_control(
-            dry_run_wording.inconclusive_question(run.doubtful.count),
-            [dry_run_wording.KEEP_INCONCLUSIVE, dry_run_wording.SEND_INCONCLUSIVE],
-            default=dry_run_wording.SEND_INCONCLUSIVE
-            if operation.sends_inconclusive
-            else dry_run_wording.KEEP_INCONCLUSIVE,
-            key=f"inconclusive_{key}",
-            required=True,
-            help="The audit log records this choice.",
-        )
-        common.note(dry_run_wording.INCONCLUSIVE_REASON)
+    with st.container(horizontal=True, gap="medium"):
+        if run.newer_keys:
+            st.segmented_control(
+                dry_run_wording.newer_question(run.newer_keys),
+                [dry_run_wording.SKIP_NEWER, dry_run_wording.SEND_NEWER],
+                default=dry_run_wording.SKIP_NEWER,
+                key=f"newer_{key}",
+                required=True,
+                help="On a compacted topic, an old value replaces the newer one.",
+            )
+        if run.doubtful.count:
+            st.segmented_control(
+                dry_run_wording.inconclusive_question(run.doubtful.count),
+                [dry_run_wording.KEEP_INCONCLUSIVE, dry_run_wording.SEND_INCONCLUSIVE],
+                default=dry_run_wording.SEND_INCONCLUSIVE
+                if operation.sends_inconclusive
+                else dry_run_wording.KEEP_INCONCLUSIVE,
+                key=f"inconclusive_{key}",
+                required=True,
+                help="The audit log records this choice.",
+            )
     if not operation.by_spark and (run.quarantined or st.session_state.get(f"quarantined_{key}")):
         st.toggle(
             f"Include {run.quarantined:,} quarantined" if run.quarantined else "Include quarantined records",
@@ -87,6 +102,11 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             args=(path, key),
             help="Records that failed in several replays. Bulk replays skip them.",
         )
+
+
+def _options(operation: Operation, run: DryRun) -> None:
+    """Draw the limits of the replay."""
+    key = operation.operation_id
     with st.grid(3, gap="small", min_column_width=150):
         st.number_input(
             "Records per second", min_value=0.1, step=10.0, format="%g", value=operation.rate, key=f"go_rate_{key}",
@@ -102,17 +122,13 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
                 value=operation.stop_percent or STOP_PERCENT, key=f"stop_{key}",
                 help=f"Applies to the canary and the last {wording.plural(operation.stop_last or 50, 'record')}.",
             )  # fmt: skip
-    common.note(
-        dry_run_wording.estimate(run.total - run.skipped_newer, st.session_state.get(f"go_rate_{key}"))
-    )
+    common.note(dry_run_wording.estimate(run.to_send + run.in_doubt, st.session_state.get(f"go_rate_{key}")))
 
 
 def _buttons(path: Path, operation: Operation, run: DryRun) -> None:
     allowed, reason = actions.may_act()
     sent = run.total - run.skipped_newer
     ready = operation.state == "ready"
-    if split := dry_run_wording.split(run.total, run.skipped_newer):
-        common.note(split)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
             f"Replay {sent:,} now", key="replay_confirm", type="primary", icon=":material/replay:",

@@ -9,7 +9,7 @@ import streamlit as st
 
 from producer_core.dashboard import wording
 from producer_core.dashboard.charts import Tile
-from producer_core.dashboard.charts.fleet import fleet_percentiles, spread
+from producer_core.dashboard.charts.fleet import comparable, fleet_percentiles, spread
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.components.live_dom import live_dom
@@ -22,6 +22,8 @@ from producer_core.dashboard.wording import fleet as fleet_wording
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
 SHOWN = 50
+_LONGEST = 160
+"""The number of characters after which the text of a state is clipped."""
 SCOPES = ("In the range", "Unhealthy", "All known")
 
 
@@ -73,25 +75,30 @@ def _live(path: Path, view: View) -> None:
     common.message(*fleet_wording.fleet_summary(_summary(page)))
     pipeline.problems(page)
     _tiles(page)
-    left, right = st.columns(2, gap="medium")
-    with left:
-        common.heading("Latency of all producers")
-        common.note(
-            f"From merged histograms; the relative error is at most {wording.percent(RELATIVE_ERROR)}."
-        )
-        live_plotly(
-            fleet_percentiles(page),
-            key="fleet-latency",
-            alt="Latency percentiles of all producers",
-            marks=event_reads.chart_marks(path, view),
-        )
-    with right:
-        common.heading("Outliers")
-        common.note("Each producer by its messages per second and its p99 latency.")
-        live_plotly(spread(page), key="fleet-spread", alt="Each producer by rate and p99 latency")
+    if not comparable(page):
+        _latency(path, page, view)
+    else:
+        left, right = st.columns(2, gap="medium")
+        with left:
+            _latency(path, page, view)
+        with right:
+            common.heading("Outliers")
+            common.note("Each producer by its messages per second and its p99 latency.")
+            live_plotly(spread(page), key="fleet-spread", alt="Each producer by rate and p99 latency")
     _producers(page, now)
     pipeline.jobs(page, now)
     pipeline.audits(path, page, now)
+
+
+def _latency(path: Path, page: Fleet, view: View) -> None:
+    common.heading("Latency of all producers")
+    common.note(f"From merged histograms; the relative error is at most {wording.percent(RELATIVE_ERROR)}.")
+    live_plotly(
+        fleet_percentiles(page),
+        key="fleet-latency",
+        alt="Latency percentiles of all producers",
+        marks=event_reads.chart_marks(path, view),
+    )
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
@@ -117,7 +124,7 @@ def _tiles(page: Fleet) -> None:
     values = [
         ("Producers", wording.count(page.running), f"Running producers, on {wording.plural(page.hosts, 'host')}."),
         ("Unhealthy", wording.count(len(page.troubled)), "Silent, disconnected, alerting, failing to deliver, or with a full queue."),
-        ("Throughput", wording.rate(page.rate), "Acknowledged messages per second in the last minute of the range."),
+        ("Throughput", wording.rate(page.rate), "Acknowledged messages per second over the last minute, or over a past range."),
         ("Error rate", wording.percent(page.error_rate), "Share of settled messages that became dead letters."),
         ("Latency p50", p50, accuracy),
         ("Latency p99", p99, accuracy),
@@ -133,13 +140,12 @@ def _tiles(page: Fleet) -> None:
 _COLUMNS = (
     Column("Producer", wide=True),
     Column("State"),
-    Column("Rate", number=True, tooltip="Acknowledged messages per second in the last minute of the range."),
+    Column("Rate", number=True, tooltip="Acknowledged messages per second over the last minute, or over a past range."),
     Column("Error rate", number=True, tooltip="Share of settled messages that became dead letters."),
     Column("p99", number=True),
     Column("Dead letters", number=True, tooltip="Pending dead letters in this store."),
     Column("Pending", number=True, tooltip="Accepted but not settled, in memory and in the journal."),
     Column("Memory", number=True),
-    Column("Version"),
     Column("Last seen"),
 )  # fmt: skip
 
@@ -148,9 +154,7 @@ def _producers(page: Fleet, now: float) -> None:
     common.heading("Producers")
     scope, text = _controls()
     if len(page.versions) > 1:
-        common.note(
-            fleet_wording.versions({wording.short(name): number for name, number in page.versions.items()})
-        )
+        common.note(fleet_wording.versions(page.versions))
     found = [
         member for member in page.members if matches(member, text) and (scope != SCOPES[1] or member.troubled)
     ]
@@ -158,7 +162,8 @@ def _producers(page: Fleet, now: float) -> None:
         common.note("No producer matches." if page.known else "No producer has written to this store yet.")
         return
     rows = [_row(member, now) for member in found[:SHOWN]]
-    live_table.live_table(_COLUMNS, rows, key="fleet-producers", alt="Producers, unhealthy ones first")
+    alt = "Producers, unhealthy ones first"
+    live_dom(live_table.table(_COLUMNS, rows, alt=alt, look="pc-plain pc-dense"), key="fleet-producers")
     unfiltered = len(found) == len(page.members)
     if note := fleet_wording.listed(len(rows), len(found), page.known if unfiltered else len(found)):
         common.note(note)
@@ -184,11 +189,12 @@ def _row(member: Member, now: float) -> TableRow:
         fill=member.fill,
     )
     title: list[Line] = [
-        TablePart(wording.short(member.name, 40), "strong", header.link("overview", producer=member.producer_id), member.producer_id),
-        TablePart(f"{wording.short(member.host, 40)}, process {member.pid}", "small", tooltip=member.host),
+        TablePart(member.name, "strong", header.link("overview", producer=member.producer_id), member.producer_id),
+        TablePart(f"{member.host}, process {member.pid}", "small"),
+        TablePart(f"version {member.version}", "small"),
     ]  # fmt: skip
-    states: list[Line] = [TablePart(wording.short(state, 120), style, tooltip=state)]
-    states += [TablePart(wording.short(text, 120), "small", tooltip=text) for text in others]
+    states: list[Line] = [TablePart(wording.clipped(state, _LONGEST), style, tooltip=state)]
+    states += [TablePart(wording.clipped(text, _LONGEST), "small", tooltip=text) for text in others]
     seen, seen_utc = wording.stamp(member.seen_at, common.zone(), now)
     return TableRow(
         member.producer_id,
@@ -203,7 +209,6 @@ def _row(member: Member, now: float) -> TableRow:
             else TablePart("none", "small"),
             wording.count(member.pending),
             wording.size(member.memory),
-            TablePart(wording.short(member.version, 20), "small", tooltip=member.version),
             TablePart(seen, tooltip=seen_utc),
         ),
     )

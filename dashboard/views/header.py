@@ -6,6 +6,7 @@ import contextlib
 import html
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -59,6 +60,22 @@ def view(path: Path, name: str) -> queries.View:
     selected = queries.View(window, topic, producer, start, end, application, cluster)
     st.session_state["view"], st.session_state["page"] = selected, name
     return selected
+
+
+def origin(path: Path, name: str) -> tuple[str | None, str | None]:
+    """Draw only the filters for application and cluster, on a page without a time range; return the selection.
+
+    The links of the page keep the other filters of the last page.
+    """
+    last: queries.View = st.session_state.get("view", queries.View())
+    if st.session_state.get("page", name) != name:
+        for key, value in application_filter.inherited(last).items():
+            if value is not None and key not in st.query_params:
+                st.session_state[key] = value
+    application, cluster = application_filter.select(path)
+    st.session_state["view"] = replace(last, application=application, cluster=cluster)
+    st.session_state["page"] = name
+    return application, cluster
 
 
 def tab(name: str, state: str = "") -> None:

@@ -16,6 +16,9 @@ from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.views import causes, common, event_reads, header, reads, tiles
 from producer_core.metrics.histogram import RELATIVE_ERROR
 
+_LIVE_S = 60.0
+"""Seconds after the end of a range until which its end counts as now."""
+
 
 def show(path: Path) -> None:
     view = header.view(path, "Latency")
@@ -64,6 +67,7 @@ def _draw(path: Path, page: queries.LatencyPage, view: queries.View) -> None:
         )
     _topics(page)
     _brokers(page)
+    _compression(page)
 
 
 def _accuracy() -> str:
@@ -122,18 +126,21 @@ def _brokers(page: queries.LatencyPage) -> None:
     if not page.brokers:
         common.note("No client statistics were reported in this range.")
         return
+    now = "Now" if _is_live(page) else "At the end"
     common.note(
-        "Means over the range. librdkafka's p99 values cannot be merged, so p99 is the highest value in any one second."
+        f"{now}: the connection in the latest samples. Other columns are sums and means over the range. librdkafka's p99 "
+        "values cannot be merged, so p99 is the highest value in any one second."
     )
     clusters = len({one.cluster_id for one in page.brokers}) > 1
     head = (
-        "Broker", *(("Cluster",) if clusters else ()), "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
+        "Broker", *(("Cluster",) if clusters else ()), now, "Connected", "Requests", "Queue time", "Socket wait", "Round trip", "Highest p99",
         "Throttled", "Retries", "Timed out", "Disconnects",
     )  # fmt: skip
     rows = [
         (
             one.name,
             *((one.cluster_id or "unknown",) if clusters else ()),
+            page.connections[one.key],
             wording.percent(queries.connected(one)),
             wording.count(one.requests),
             wording.milliseconds(one.queue),
@@ -148,6 +155,40 @@ def _brokers(page: queries.LatencyPage) -> None:
         for one in page.brokers
     ]
     st.html(_table("By broker", head, rows))
+
+
+def _is_live(page: queries.LatencyPage) -> bool:
+    return time.time() - page.now < _LIVE_S
+
+
+def _compression(page: queries.LatencyPage) -> None:
+    """Draw what each codec saves. Nothing is shown until producers have taken samples."""
+    if not page.compression:
+        return
+    common.heading("Compression by topic")
+    common.note(
+        "From samples of the messages in flight. A producer has one codec for all its topics; "
+        "compression_type='auto' chooses it at each start."
+    )
+    head = ("Topic", "In use", "Sampled", "lz4 leaves", "zstd leaves", "lz4 time", "zstd time", "Suggestion")
+    rows = [
+        (
+            one.topic,
+            one.codec,
+            wording.size(one.compression.sample.bytes),
+            wording.percent(one.compression.share("lz4")),
+            wording.percent(one.compression.share("zstd")),
+            _time_per_mebibyte(one.compression.sample.lz4_seconds, one.compression.sample.bytes),
+            _time_per_mebibyte(one.compression.sample.zstd_seconds, one.compression.sample.bytes),
+            one.suggestion,
+        )
+        for one in page.compression
+    ]
+    st.html(_table("Compression by topic", head, rows))
+
+
+def _time_per_mebibyte(seconds: float, measured: int) -> str:
+    return f"{wording.milliseconds(seconds / measured * (1 << 20))}/MiB"
 
 
 def _table(label: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -68,8 +68,8 @@ def _job(job: JobState, now: float) -> TableRow:
     )
     title: list[Line] = [
         TablePart(job_wording.TITLES.get(job.kind, job.kind), "strong"),
-        TablePart(wording.short(job.name, 48), "mono", tooltip=job.name),
-        TablePart(f"{wording.short(job.host, 40)}, process {job.pid}", "small", tooltip=job.host),
+        TablePart(job.name, "mono"),
+        TablePart(f"{job.host}, process {job.pid}", "small"),
     ]
     message = mask_text(job.message)
     ago = None if job.last_success_at is None else now - job.last_success_at
@@ -79,7 +79,7 @@ def _job(job: JobState, now: float) -> TableRow:
         job_wording.progress(job.kind, job.done, job.total, job.share),
         job_wording.lag(job.lag),
         job_wording.last_success(ago),
-        TablePart(wording.short(message, 160), "small", tooltip=message) if message else "–",
+        TablePart(wording.clipped(message, 160), "small", tooltip=message) if message else "–",
     )
     return TableRow(job.name, cells)
 
@@ -116,21 +116,19 @@ def _audit(last: TopicAudit, now: float) -> TableRow:
     audit = last.audit
     tone, text = audit_wording.verdict(audit, now)
     when = wording.stamp(audit.started_at, common.zone(), now)
-    name: list[Line] = [
-        TablePart(wording.short(audit.topic, 40), "strong", address(audit.audit_id), audit.topic)
-    ]
+    name: list[Line] = [TablePart(audit.topic, "strong", address(audit.audit_id))]
     if audit.unauditable:
         name.append(
             TablePart(audit_wording.UNAUDITABLE, "badge", tooltip=audit_wording.why_unauditable(audit))
         )
-    result: list[Line] = [TablePart(wording.short(text, 300), tone, tooltip=text)]
+    result: list[Line] = [TablePart(wording.clipped(text, 300), tone, tooltip=text)]
     result += [TablePart(f"Also {more}.", "small")] if (more := audit_wording.other_counts(audit)) else []
     result += (
-        [TablePart(wording.short(audit_wording.later(last.later, now), 200), "small")] if last.later else []
+        [TablePart(wording.clipped(audit_wording.later(last.later, now), 200), "small")] if last.later else []
     )
     if before := last.earlier:
         text = audit_wording.earlier(before, now)
-        result.append(TablePart(wording.short(text, 300), "warning", address(before.audit_id), text))
+        result.append(TablePart(wording.clipped(text, 300), "warning", address(before.audit_id), text))
     return TableRow(
         f"{audit.cluster_id} {audit.topic}",
         (

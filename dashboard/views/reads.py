@@ -75,8 +75,11 @@ def live_replays(path: Path) -> list[Operation]:
 
 
 @_cached  # type: ignore[untyped-decorator]
-def replays(path: Path, limit: int) -> queries.ReplaysPage:
-    return queries.replays(open_store(path), time.time(), limit=limit)
+def replays(
+    path: Path, limit: int, application: str | None = None, cluster: str | None = None
+) -> queries.ReplaysPage:
+    store = open_store(path)
+    return queries.replays(store, time.time(), limit=limit, application=application, cluster=cluster)
 
 
 @_cached  # type: ignore[untyped-decorator]

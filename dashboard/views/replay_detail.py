@@ -61,8 +61,7 @@ def link(operation: Operation, text: str) -> str:
 
 def _controls(path: Path, row: queries.ReplayRow) -> None:
     operation = row.operation
-    if operation.state != "checking":
-        _progress(row)
+    _progress(row)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if operation.state == "paused":
             _resume(path, operation)

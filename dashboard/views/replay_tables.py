@@ -15,6 +15,7 @@ from producer_core.dashboard.queries.replays import where_of
 from producer_core.dashboard.views import common, header
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dashboard.wording.dry_run import topics as topic_rows
+from producer_core.dashboard.wording.replay_states import state_words
 from producer_core.replay.dry_run import DryRun
 from producer_core.replay.wording import done_about
 
@@ -37,31 +38,50 @@ def dead_letter_address(message_id: str) -> str:
     return dead_letters_address({"message_id": message_id, "state": "any", "letter": message_id})
 
 
-def ended(replays: Sequence[queries.ReplayRow]) -> None:
+def state(row: queries.ReplayRow, now: float) -> tuple[str, str]:
+    """Return the tone of a replay and its state in one or two words."""
+    operation = row.operation
+    tone, _ = replay_wording.replay_status(
+        operation, owner=row.owner, runners=row.runners, now=now, blocked_by=row.blocked_by
+    )
+    return tone, state_words(operation, now=now, runners=row.runners, queued=row.blocked_by is not None)
+
+
+def ended(replays: Sequence[queries.ReplayRow], now: float) -> None:
     columns = (
         Column("Finished"),
-        Column("User"),
+        Column("State"),
         Column("Selection", wide=True),
         Column("Records", number=True),
-        Column("Outcome", wide=True),
+        Column("Succeeded", number=True, tooltip="Acknowledged by the broker, or found on the topic."),
+        Column("Failed", number=True, tooltip="Failed again; they remain dead letters."),
+        Column("Skipped", number=True, tooltip="Not sent; the replay's page has the reasons."),
         Column("Duration", number=True, tooltip="From start to end, including pauses."),
+        Column("User"),
     )
-    rows = [TableRow(row.operation.operation_id, _ended(row)) for row in replays]
+    rows = [TableRow(row.operation.operation_id, _ended(row, now)) for row in replays]
     live_table(columns, rows, key="replays-ended", alt="Finished replays, latest first")
 
 
-def _ended(row: queries.ReplayRow) -> tuple[Cell, ...]:
+def _ended(row: queries.ReplayRow, now: float) -> tuple[Cell, ...]:
     operation = row.operation
-    tone, text = replay_wording.outcome(operation)
+    tone, words = state(row, now)
     when = wording.stamp(operation.finished_at or operation.created_at, common.zone(), time.time())
     return (
         TablePart(when.text, href=address(operation.operation_id), tooltip=when.more),
-        operation.who,
+        TablePart(words, style=_STYLES[tone], tooltip=replay_wording.outcome(operation)[1]),
         replay_wording.selection(row.where),
         f"{operation.total:,}",
-        TablePart(text, style=_STYLES[tone]),
+        _number(operation.acknowledged + operation.landed),
+        _number(operation.failed_again),
+        _number(operation.skipped),
         replay_wording.took(operation),
+        operation.who,
     )
+
+
+def _number(count: int) -> Cell:
+    return f"{count:,}" if count else TablePart("–", style="small")
 
 
 _STYLES: Mapping[str, Any] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "quiet"}

@@ -12,7 +12,9 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import queries
+from producer_core.dashboard.charts import replays as replay_charts
 from producer_core.dashboard.components import live_table
+from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.views import (
     common,
     dead_letter_reads,
@@ -36,48 +38,75 @@ _INITIAL, _EXTENDED = 20, 200
 def show(path: Path) -> None:
     live_table.load_style_sheet()
     operation_id = st.query_params.get("operation")
+    application: str | None = None
+    cluster: str | None = None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         header.title("Replays")
         common.live_toggle()
+        if not operation_id:
+            application, cluster = header.origin(path, "Replays")
     live = st.session_state.get("live", True)
     every = _REFRESH if st.session_state.get("replays_live", True) else _IDLE_REFRESH
     if operation_id:
         st.fragment(_one, run_every=every if live else None)(path, operation_id)
     else:
-        st.fragment(_all, run_every=every if live else None)(path)
+        st.fragment(_all, run_every=every if live else None)(path, application, cluster)
 
 
 # all replays
 
 
-def _all(path: Path) -> None:
+def _all(path: Path, application: str | None, cluster: str | None) -> None:
     with common.panel(path):
-        page = reads.replays(path, _EXTENDED if st.session_state.get("replays_more") else _INITIAL)
+        limit = _EXTENDED if st.session_state.get("replays_more") else _INITIAL
+        page = reads.replays(path, limit, application, cluster)
+        filtered = application is not None or cluster is not None
         if not page.under_way and not page.ended:
-            common.message(
-                "quiet", "No replays yet. This page lists each replay with its progress and outcome."
-            )
-            dead_letters = common.link_element("dead letters", header.link("dead-letters"))
-            st.html(f'<p class="pc-note">To start one, select {dead_letters} and click Replay.</p>')
+            _none(filtered=filtered)
             return
         common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
         for row in page.under_way:
             with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
-                _title(row)
+                _title(row, page.now)
                 replay_detail.show(path, row, page.now, listed=True)
+                _course(row)
         _ended(page)
-        _audit(page.acts, "Audit")
+        _audit(page.acts, "Audit of all applications and clusters" if filtered else "Audit")
         _data_age(path)
         _set_refresh(bool(page.under_way))
+
+
+def _none(*, filtered: bool) -> None:
+    if filtered:
+        common.message("quiet", "No replay of this application or cluster. Select another one, or all.")
+        return
+    common.message("quiet", "No replays yet. This page lists each replay with its progress and outcome.")
+    dead_letters = common.link_element("dead letters", header.link("dead-letters"))
+    st.html(f'<p class="pc-note">To start one, select {dead_letters} and click Replay.</p>')
+
+
+def _course(row: queries.ReplayRow) -> None:
+    """Draw the records that succeeded and failed over time; nothing before the replay sends."""
+    if row.course is not None:
+        key = row.operation.operation_id
+        live_plotly(
+            replay_charts.course(row.course, key),
+            key=f"replay-course-{key}",
+            alt=replay_charts.described(row.course),
+        )
 
 
 def _data_age(path: Path) -> None:
     common.data_age(dead_letter_reads.data_time(path), time.time())
 
 
-def _title(row: queries.ReplayRow) -> None:
-    about = html.escape(replay_wording.about(row.operation, row.where))
-    st.html(f'<p class="pc-fact"><span>{about}</span><br>{_requested(row.operation)}</p>')
+def _title(row: queries.ReplayRow, now: float) -> None:
+    """Draw the state in one or two words, the selection, and who requested the replay."""
+    operation = row.operation
+    tone, words = replay_tables.state(row, now)
+    mark = f'<b class="pc-mark pc-{tone}">{html.escape(words)}</b>'
+    about = html.escape(replay_wording.about(operation, row.where))
+    st.html(f'<p class="pc-fact">{mark} · <span>{about}</span><br>{_requested(operation)}</p>')
 
 
 def _requested(operation: Operation) -> str:
@@ -91,7 +120,7 @@ def _ended(page: queries.ReplaysPage) -> None:
     if not page.ended:
         return
     common.heading("Finished")
-    replay_tables.ended(page.ended)
+    replay_tables.ended(page.ended, page.now)
     if page.more and not st.session_state.get("replays_more"):
         st.button("Show more", key="more_replays", on_click=_show_more)
 
@@ -132,8 +161,9 @@ def _one(path: Path, operation_id: str) -> None:
             )
             return
         operation = detail.replay.operation
-        _title(detail.replay)
+        _title(detail.replay, detail.now)
         replay_detail.show(path, detail.replay, detail.now, full=True)
+        _course(detail.replay)
         left, right = st.columns(2, gap="medium")
         with left:
             _outcomes(detail)

@@ -1,4 +1,4 @@
-"""Draw the settings page: store, retention, limits, versions, access, alert rules, masking, and the doctor."""
+"""Draw the settings page: doctor and retention first, then limits, rules and access, and internals last."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, TextStyle
 from producer_core.dashboard.html import Node, node
-from producer_core.dashboard.queries.settings import SettingsPage, StoreSetting, settings
+from producer_core.dashboard.queries.settings import SettingsPage
 from producer_core.dashboard.server import doctor_run, replay_worker
-from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import adaptive_cache, common, header, reads
+from producer_core.dashboard.views import common, header, reads, retention, setting_table, settings_reads
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -34,65 +33,40 @@ _LEVELS: Mapping[str, tuple[TextStyle, str]] = {
 def show(path: Path) -> None:
     header.title("Settings")
     live_table.load_style_sheet()
+    with common.panel(path):
+        _doctor(path)
+    retention.show(path, REFRESH)
+    st.fragment(_limits, run_every=REFRESH)(path)
     left, right = st.columns(2, gap="medium")
     with left:
-        st.fragment(_store, run_every=REFRESH)(path)
+        st.fragment(_rules, run_every=REFRESH)(path)
     with right:
-        with common.panel(path):
-            _doctor(path)
-        st.fragment(_environment, run_every=REFRESH)(path)
-    st.fragment(_store_settings, run_every=REFRESH)(path)
+        st.fragment(_access, run_every=REFRESH)(path)
+    st.fragment(_internals, run_every=REFRESH)(path)
 
 
-@st.cache_data(ttl=2.0, max_entries=8, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here
-def read_settings(path: Path) -> SettingsPage:
-    """Read the page once for all browsers and all its fragments."""
-    return settings(open_store(path), time.time())
+# limits, rules, access
 
 
-def _read(path: Path) -> SettingsPage | None:
-    return adaptive_cache.read(path, "settings", path, lambda: read_settings(path))
-
-
-# the store
-
-
-def _store(path: Path) -> None:
-    page = _read(path)
+def _limits(path: Path) -> None:
+    page = settings_reads.read(path)
     if page is None:
         return
-    info, zone = page.info, common.zone()
-    common.heading("Store")
-    span = "none yet"
-    if info.oldest is not None and info.newest is not None:
-        ends = (wording.stamp(at, zone, page.now).text for at in (info.oldest, info.newest))
-        span = " to ".join(ends)
-    pending = f"{page.load.dead_letters:,} pending, {wording.size(page.load.bytes)}"
-    unsafe = f"{info.network_file_system}: file locks are unsafe. Move the store to a local disk."
-    _facts(
-        "settings-store",
-        ("File", str(info.path)),
-        ("Size", f"{wording.size(info.bytes)}; {wording.size(page.free)} free on the disk"),
-        ("Schema", f"version {info.schema_version}"),
-        ("Statistics", span),
-        ("Dead letters", pending if page.load.dead_letters else "none pending"),
-        ("File system", unsafe if info.network_file_system else "local"),
-    )
-    common.heading("Rows")
-    filled = [(name, number) for name, number in info.rows.items() if number]
-    columns = (Column("Table"), Column("Rows", number=True))
-    rows = [TableRow(name, (TablePart(name, "mono"), wording.count(number))) for name, number in filled]
-    live_table.live_table(columns, rows, key="settings-rows", alt="Rows by table")
-    if empty := len(info.rows) - len(filled):
-        common.note(f"{wording.plural(empty, 'empty table')} not shown.")
+    setting_table.draw("Dead letter limits", "settings-bounds", page.bounds)
+    common.note(settings_wording.LIMITS_NOTE)
+    common.note(settings_wording.COMMAND_NOTE)
+    values = {one.name: one.value for one in (*page.kept[-1:], *page.bounds[:2])}
+    st.code(settings_wording.command(values, str(page.info.path)), language=None, wrap_lines=True)
 
 
-def _environment(path: Path) -> None:
-    page = _read(path)
-    if page is None:
-        return
-    common.heading("Versions")
-    _facts("settings-versions", *page.versions.items())
+def _rules(path: Path) -> None:
+    page = settings_reads.read(path)
+    if page is not None:
+        _alerts(page)
+        _masking(page)
+
+
+def _access(path: Path) -> None:
     common.heading("Access")
     rules = access.guard().rules
     allowed, reason = access.may_act()
@@ -112,48 +86,6 @@ def _replays(path: Path) -> str:
     return replay_wording.runner_setup(
         replay_worker.VARIABLE, str(worker.settings.file), worker.settings.servers, mask_text(worker.problem)
     )
-
-
-# retention, limits, rules
-
-
-def _store_settings(path: Path) -> None:
-    page = _read(path)
-    if page is None:
-        return
-    _setting_table("Retention", "settings-kept", page.kept)
-    common.note(settings_wording.NEVER_DELETED)
-    _setting_table("Dead letter limits", "settings-bounds", page.bounds)
-    common.note(settings_wording.LIMITS_NOTE)
-    common.heading("Change these settings")
-    common.note(
-        "Changes apply to all users of this store and are audited. Use “default” to reset a setting and “none” to remove a limit."
-    )
-    values = {one.name: one.value for one in (*page.kept[-1:], *page.bounds[:2])}
-    st.code(settings_wording.command(values, str(page.info.path)), language=None, wrap_lines=True)
-    _alerts(page)
-    _masking(page)
-
-
-def _setting_table(title: str, key: str, values: Sequence[StoreSetting]) -> None:
-    common.heading(title)
-    columns = (Column("Setting"), Column("Meaning"), Column("Value"), Column("Default"))
-    rows = [
-        TableRow(
-            one.name,
-            (
-                TablePart(one.name, "mono"),
-                settings_wording.MEANINGS[one.name],
-                [
-                    TablePart(settings_wording.setting(one.name, one.value), "strong"),
-                    *([TablePart("set", "badge")] if one.changed else []),
-                ],
-                TablePart(settings_wording.setting(one.name, one.default), "small"),
-            ),
-        )
-        for one in values
-    ]
-    live_table.live_table(columns, rows, key=key, alt=title)
 
 
 def _alerts(page: SettingsPage) -> None:
@@ -192,7 +124,7 @@ def _masking(page: SettingsPage) -> None:
 def _doctor(path: Path) -> None:
     common.heading("Doctor")
     common.note("Checks brokers, settings, store, disk, clock and Java without changing anything.")
-    page, run = _read(path), doctor_run.latest(path)
+    page, run = settings_reads.read(path), doctor_run.latest(path)
     allowed, reason = access.may_act()
     busy = st.session_state["doctor-busy"] = run is not None and not run.finished
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -257,6 +189,51 @@ def _finding(number: int, one: DoctorFinding) -> TableRow:
         lines.append(TablePart(f"What to do: {one.fix}", "small"))
     check = (TablePart(one.check, "strong"), TablePart(level, style))
     return TableRow(f"{number} {one.check}", (check, lines))
+
+
+# internals
+
+
+def _internals(path: Path) -> None:
+    page = settings_reads.read(path)
+    if page is None:
+        return
+    left, right = st.columns(2, gap="medium")
+    with left:
+        common.heading("Store")
+        _facts("settings-store", *_store(page))
+        common.heading("Versions")
+        _facts("settings-versions", *page.versions.items())
+    with right:
+        _rows(page)
+
+
+def _store(page: SettingsPage) -> list[tuple[str, str]]:
+    info, zone = page.info, common.zone()
+    span = "none yet"
+    if info.oldest is not None and info.newest is not None:
+        ends = (wording.stamp(at, zone, page.now).text for at in (info.oldest, info.newest))
+        span = " to ".join(ends)
+    pending = f"{page.load.dead_letters:,} pending, {wording.size(page.load.bytes)}"
+    unsafe = f"{info.network_file_system}: file locks are unsafe. Move the store to a local disk."
+    return [
+        ("File", str(info.path)),
+        ("Size", f"{wording.size(info.bytes)}; {wording.size(page.free)} free on the disk"),
+        ("Schema", f"version {info.schema_version}"),
+        ("Statistics", span),
+        ("Dead letters", pending if page.load.dead_letters else "none pending"),
+        ("File system", unsafe if info.network_file_system else "local"),
+    ]
+
+
+def _rows(page: SettingsPage) -> None:
+    common.heading("Rows")
+    filled = [(name, number) for name, number in page.info.rows.items() if number]
+    columns = (Column("Table"), Column("Rows", number=True))
+    rows = [TableRow(name, (TablePart(name, "mono"), wording.count(number))) for name, number in filled]
+    live_table.live_table(columns, rows, key="settings-rows", alt="Rows by table")
+    if empty := len(page.info.rows) - len(filled):
+        common.note(f"{wording.plural(empty, 'empty table')} not shown.")
 
 
 def _facts(key: str, *facts: tuple[str, str]) -> None:

@@ -21,6 +21,7 @@ from producer_core.dashboard.wording.headlines import (
 from producer_core.dashboard.wording.numbers import (
     NumberChange,
     change,
+    clipped,
     compact,
     count,
     milliseconds,
@@ -79,6 +80,7 @@ __all__ = [
     "as_of",
     "button_label",
     "change",
+    "clipped",
     "compact",
     "connection",
     "count",

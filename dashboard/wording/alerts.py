@@ -13,11 +13,15 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    ReportedByProducer,
     RouteFailing,
     Threshold,
     limit,
     span,
 )
+from producer_core.alerts.evaluate_rules import ALL_TOPICS
+from producer_core.alerts.reported_alerts import END_CONDITIONS
+from producer_core.alerts.reported_conditions import REPORTED_CONDITIONS
 from producer_core.dashboard.wording.time import age
 
 if TYPE_CHECKING:
@@ -154,14 +158,27 @@ def silence_subject(silence: Silence) -> str:
     return f"{silence.rule} for {silence.subject}" if silence.subject else f"{silence.rule}, all subjects"
 
 
-def rule_condition(rule: AlertRule) -> str:
-    """Return the condition under which a rule fires."""
+def rule_condition(name: str, rule: AlertRule) -> str:
+    """Return the condition under which a rule fires, with its threshold, and when it resolves."""
     if not rule.enabled:
         return "disabled"
     for_ = f", for {span(rule.for_)}" if rule.for_ else ""
     only = f", only for {', '.join(rule.subjects)}" if rule.subjects else ""
-    keeps = f"; resolves {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
-    return f"{_condition(rule.condition)}{for_}{only}{keeps}"
+    return f"{_condition(name, rule.condition)}{for_}{only}{_end_of(name, rule)}"
+
+
+def _end_of(name: str, rule: AlertRule) -> str:
+    """Return when the alert resolves; for a rule that producers report, `keep_firing_for` delays only the notification."""
+    if rule.lasting:
+        return "; fires until acknowledged"
+    if not isinstance(rule.condition, ReportedByProducer):
+        return f"; resolves {span(rule.keep_firing_for)} after it clears" if rule.keep_firing_for else ""
+    end = END_CONDITIONS.get(name)
+    if end is not None and end.after is not None:
+        return f"; resolves {span(end.after)} after the last report"
+    if end is not None and not end.by:
+        return "; fires until the producer is closed"
+    return f"; its end is notified after {span(rule.keep_firing_for)}" if rule.keep_firing_for else ""
 
 
 _METRIC_NAMES: Mapping[str, str] = {
@@ -191,7 +208,7 @@ _METRIC_NAMES: Mapping[str, str] = {
 _SCOPES = {"topic": "per topic", "producer": "per producer", "store": "in total"}
 
 
-def _condition(condition: Condition) -> str:
+def _condition(name: str, condition: Condition) -> str:
     match condition:
         case Threshold(metric=metric, window=window, by=by):
             bound = condition.above if condition.above is not None else condition.below
@@ -215,7 +232,29 @@ def _condition(condition: Condition) -> str:
         case InvalidRuleFile():
             return "the rule file is invalid"
         case _:
-            return "reported by a producer"
+            return REPORTED_CONDITIONS.get(name, "reported by a producer")
+
+
+def metric_title(metric: str, subject: str) -> str:
+    """Return the heading of the chart of an alert's metric."""
+    name = _METRIC_NAMES[metric]
+    return f"{name[:1].upper()}{name[1:]}: {'all topics' if subject == ALL_TOPICS else subject}"
+
+
+def last_value(item: Alert, rule: AlertRule | None) -> str:
+    """Return the last value of a threshold whose metric has no history in the store; empty for other rules."""
+    if rule is None or not isinstance(rule.condition, Threshold) or item.value is None:
+        return ""
+    metric = rule.condition.metric
+    return (
+        f"Last {_METRIC_NAMES[metric]}: {limit(metric, item.value)}; the threshold is "
+        f"{limit(metric, item.threshold or 0.0)}. The store keeps no history of it."
+    )
+
+
+def durations(total: float, longest: float) -> str:
+    """Return how long the repeats of an alert fired, in total and at most."""
+    return f"{age(total)} in total, {age(longest)} at most"
 
 
 def _burn_rate(factor: float) -> str:

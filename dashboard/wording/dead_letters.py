@@ -62,6 +62,7 @@ _FILTER_NAMES = {
     "body": "key, value or headers contain",
 }
 MAX_CONTENT = 20_000
+MAX_HEX = 4_096
 _MAX_CELL = 200
 _MAX_HEADER = 2_000
 _MAX_MASKED = 4_000
@@ -229,6 +230,16 @@ def _decoded(data: bytes, *, reveal: bool, key: bool) -> Any:
     if len(data) > LONGEST:
         return f"{data[: 4 * MAX_CONTENT].decode(errors='replace')[:MAX_CONTENT]}\n… {len(data):,} bytes in total"
     return display_key(data, reveal=reveal) if key else display_value(data, reveal=reveal)
+
+
+def raw_text(data: bytes) -> str:
+    """Return the stored bytes as text, with bytes that are not UTF-8 as escapes; cut after MAX_CONTENT characters."""
+    return visible(pretty(data.decode(errors="backslashreplace"), MAX_CONTENT))
+
+
+def hexadecimal(data: bytes) -> str:
+    """Return the first bytes as offsets and hexadecimal, whether they are text or not."""
+    return _dump(data, longest=MAX_HEX)
 
 
 def hex_dump(value: bytes, *, width: int = 16, longest: int = 1024) -> str | None:

@@ -28,12 +28,43 @@ def frozen(number: int, at: str, later: int) -> str:
     return f"{plural(number, 'record')} selected at {at}.{since}"
 
 
-def split(number: int, left_out: int) -> str:
-    """Return how many of the records are sent and how many are skipped; empty where none is skipped."""
-    if not left_out:
+def numbers(run: DryRun) -> list[tuple[str, str, str]]:
+    """Return what happens to the selected records as three names, numbers and meanings."""
+    doubt = "sent if not found" if run.inconclusive == "send" else "kept if not found"
+    return [
+        ("Send", f"{run.to_send:,}", "no broker has them" if run.to_send else ""),
+        ("Skip", f"{run.to_skip:,}", skipped(run)),
+        ("In doubt", f"{run.in_doubt:,}", f"searched on their topics; {doubt}" if run.in_doubt else ""),
+    ]
+
+
+def skipped(run: DryRun) -> str:
+    """Return why records are skipped, the most frequent reason first."""
+    reasons = {
+        "newer record with the same key": run.skipped_newer,
+        "topic does not exist": run.no_topic,
+        "quarantined": run.quarantined,
+        "never a message": run.not_replayable,
+        "other cluster": run.other_cluster,
+        "cluster unknown": run.unknown_cluster,
+        "already handled": run.changed,
+    }
+    found = sorted(((count, text) for text, count in reasons.items() if count), key=lambda one: -one[0])
+    if len(found) == 1:
+        return found[0][1]
+    return ", ".join(f"{count:,} {text}" for count, text in found)
+
+
+def warning(run: DryRun) -> str:
+    """Return the finding that the choices below do not cover; empty without one or before the topics are checked."""
+    if run.check is None:
         return ""
-    skipped = "1 remains a dead letter" if left_out == 1 else f"{left_out:,} remain dead letters"
-    return f"{number - left_out:,} of {number:,} will be sent; {skipped}."
+    replaces = run.newer == "send" and any(topic.newer_keys and topic.compacted for topic in run.check.topics)
+    if replaces or run.no_topic or run.lost_partitions or run.too_large:
+        return run.sentences[0]
+    return (
+        "" if run.check.complete else "The check of the topics is incomplete. Reasons shows what is unknown."
+    )
 
 
 SKIP_NEWER, SEND_NEWER = "Keep as dead letters", "Send anyway"

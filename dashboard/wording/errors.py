@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import count, short
+from producer_core.dashboard.wording.time import age
+
+if TYPE_CHECKING:
+    from producer_core.dashboard.queries.issues import State, Trend
 
 KINDS: Mapping[str, str] = {
     "permanent": "Rejected by the broker; fails again until the cause is fixed.",
@@ -142,6 +147,30 @@ def without_dead_letters(missing: int, dead: int) -> str:
         f"{count(missing)} of {failed} left no dead letter in this store: {kept}. Codes and groups cover only dead "
         "letters in this store."
     )
+
+
+ISSUE_STATES: Mapping[State, tuple[str, str, str]] = {
+    "failing": ("failing now", "bad", "It failed within the last minute."),
+    "pending": ("pending", "warning", "Its dead letters wait to be replayed or cleared."),
+    "replaying": ("replaying", "plain", "A replay sends its dead letters."),
+    "handled": ("handled", "good", "All of its failed messages were replayed or archived."),
+    "retried": ("retried", "quiet", "Attempts failed, but no message became a dead letter."),
+    "elsewhere": ("in other stores", "quiet", "Producers of the topic keep dead letters in other stores."),
+}
+"""The name of an issue's state, its look, and its meaning."""
+
+
+def issue_counts(waiting: int, handled: int) -> str:
+    """Return how many dead letters of an issue wait, and how many were handled."""
+    parts = [plural(waiting, "dead letter")] if waiting else []
+    parts += [f"{count(handled)} handled"] if handled else []
+    return ", ".join(parts)
+
+
+def issue_trend(found: Trend) -> str:
+    """Return the text alternative of the trend of an issue."""
+    most, noun = max(found.counts, default=0), "failed attempt" if found.of_attempts else "dead letter"
+    return f"{plural(sum(found.counts), noun)} over time, at most {count(most)} in {age(found.width)}"
 
 
 def trend(counts: Sequence[int], length: str) -> str:

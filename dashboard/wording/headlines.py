@@ -92,6 +92,10 @@ def tab_state(now: Situation) -> str:
     return mark if tone == "good" else f"{mark} {_tab_reason(now)}".rstrip()
 
 
+def _connecting(now: Situation) -> bool:
+    return now.connecting and not now.connected
+
+
 def _delivers(now: Situation) -> bool:
     """Return whether a producer is connected and messages settle."""
     silent = now.silent_for is not None and now.silent_for > LOST_AFTER
@@ -101,6 +105,8 @@ def _delivers(now: Situation) -> bool:
 def _tab_reason(now: Situation) -> str:
     if _delivers(now):
         return f"{count(now.left)} failed" if now.left else "producers"
+    if _connecting(now):
+        return "connecting"
     return "not delivering" if now.producers or now.gone else "no producers"
 
 
@@ -113,6 +119,8 @@ def _lead(now: Situation) -> tuple[str, list[HeadlinePart], bool]:
         return "bad", [HeadlinePart(text)], False
     if not now.producers:
         return "quiet", [HeadlinePart("No producers running. ")], False
+    if _connecting(now):
+        return "quiet", [HeadlinePart("Connecting to the brokers. ")], bool(now.pending)
     if not now.connected:
         why = f": {now.connection_error}" if now.connection_error else ""
         return "bad", [HeadlinePart(f"Not delivering. No broker connection{why}. ")], True
@@ -253,7 +261,7 @@ def _next(now: Situation) -> Iterator[HeadlinePart]:
     if not now.over and now.silent_for is not None and now.silent_for > LOST_AFTER:
         yield HeadlinePart(" ")
         yield HeadlinePart("See the affected producers", "fleet", (("topic", None),), button=True)
-    elif not now.over and now.producers and (not now.connected or now.stalled):
+    elif not now.over and now.producers and not _connecting(now) and (not now.connected or now.stalled):
         yield HeadlinePart(" ")
         yield HeadlinePart("See causes and fixes", "latency", (("topic", None),), button=True)
     elif now.left and open_:

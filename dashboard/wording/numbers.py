@@ -16,6 +16,15 @@ def short(name: str, longest: int = 26) -> str:
     return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
+def clipped(text: str, longest: int) -> str:
+    """Return a text that ends after a whole word, with an ellipsis in place of the words left out."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    whole = head if text[longest - 1].isspace() else head.rpartition(" ")[0]
+    return f"{(whole or head).rstrip(' ,;:')} …"
+
+
 def sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -36,11 +45,13 @@ def compact(number: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage; small ones keep a significant digit."""
+    """Return a share as a percentage; small ones keep a significant digit, and only the whole is 100%."""
     if share is None:
         return "–"
     if 0 < share < 0.0001:
         return "< 0.01%"
+    if 0.9995 <= share < 1:
+        return "> 99.9%"
     return f"{100 * share:.2f}%" if share < 0.1 else f"{100 * share:.1f}%"
 
 

@@ -13,6 +13,7 @@ from producer_core.dashboard.wording.numbers import rate, sentence_case
 from producer_core.dashboard.wording.time import age
 from producer_core.dlq import DeadLetterFilter
 from producer_core.replay import Operation
+from producer_core.replay.operation import DECIDE_WITHIN
 from producer_core.replay.phrases import SENT_ANYWAY, stay_dead_letters
 from producer_core.replay.wording import INCONCLUSIVE, NEWER, STATES, delivered, done_of_total, rule
 
@@ -226,7 +227,11 @@ def replay_status(
         return _orphaned(operation, owner, runners, now)
     if operation.state == "ready":
         checked = age(now - (operation.checked_at or now))
-        return "warning", f"Awaiting your decision. Topics checked {checked} ago; nothing sent."
+        left = age((operation.checked_at or now) + DECIDE_WITHIN - now)
+        return (
+            "warning",
+            f"Awaiting your decision; expires in {left}. Topics checked {checked} ago; nothing sent.",
+        )
     if operation.state == "paused":
         if operation.owner is not None:
             return "quiet", "Pausing: waiting for records in flight."

@@ -24,6 +24,7 @@ LIMITS_NOTE = (
     "When a limit is exceeded, an alert fires; nothing is dropped. "
     "Producers may set limits that are not set here."
 )
+COMMAND_NOTE = "To change limits and retention from a shell; the change is audited. “default” resets a setting, “none” removes a limit:"
 ALWAYS_MASKED = (
     "Always masked: fields and headers whose names indicate a secret (password, token, authorization, api_key, …), "
     "email addresses, card numbers, bearer and basic credentials, JSON Web Tokens, API keys of well-known services, "
@@ -109,3 +110,46 @@ def sign_in_policy(*, passwords: int, oidc: bool) -> str:
     if passwords:
         return f"Password required; {plural(passwords, 'user')} configured."
     return "No sign-in required. Any local user can make changes."
+
+
+# a change of the retention
+
+UNITS: Mapping[str, float] = {"days": 86_400.0, "hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
+"""The units of a retention time in the form, in seconds."""
+
+TAKES_EFFECT = (
+    "Nothing is deleted by this click. Each running producer applies the retention once a minute. Without a running "
+    "producer, the next one does, or producer-core store prune."
+)
+
+_AGGREGATED: Mapping[str, str] = {"keep_seconds": "minutes", "keep_minutes": "hours"}
+_DELETED: Mapping[str, str] = {
+    "keep_hours": "Statistics, resolved alerts, finished replays, audits and notices",
+    "keep_settled": "Replayed, found and purged dead letters",
+    "keep_ledger": "Ledger entries of acknowledged sequences",
+}
+
+
+def in_unit(seconds: float) -> tuple[float, str]:
+    """Return a duration as a number and the largest unit in which it is whole, such as 90 and "days"."""
+    unit = next((name for name, size in UNITS.items() if seconds >= size and seconds % size == 0), "seconds")
+    return seconds / UNITS[unit], unit
+
+
+def retention_change(name: str, before: float, after: float) -> str:
+    """Return what a new retention time changes; for a shorter one, what cannot be restored."""
+    change = f"{name}: {length(before)} → {length(after)}."
+    if after > before:
+        return f"{change} Data that was removed earlier is not restored."
+    if coarse := _AGGREGATED.get(name):
+        return (
+            f"{change} Statistics older than {length(after)} are aggregated to {coarse}. "
+            "The finer values cannot be restored."
+        )
+    return f"{change} {_DELETED[name]} older than {length(after)} are deleted. This cannot be undone."
+
+
+def retention_changed(changes: Mapping[str, float]) -> str:
+    """Return the result of a change."""
+    listed = ", ".join(f"{name} is {length(value)}" for name, value in changes.items())
+    return f"Retention changed: {listed}. Running producers apply it within a minute."

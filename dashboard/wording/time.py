@@ -19,7 +19,7 @@ class TimeStamp(NamedTuple):
     more: str
 
 
-def stamp(at: float, zone: str | None, now: float | None = None) -> TimeStamp:
+def stamp(at: float, zone: str | None, now: float | None = None, *, milliseconds: bool = False) -> TimeStamp:
     """Return a time in the viewer's zone, a name like Europe/Berlin; None and unknown zones mean UTC.
 
     With `now`, times of the same day have no date.
@@ -27,7 +27,8 @@ def stamp(at: float, zone: str | None, now: float | None = None) -> TimeStamp:
     here = datetime.fromtimestamp(at, zone_of(zone))
     today = now is not None and here.date() == datetime.fromtimestamp(now, zone_of(zone)).date()
     shown = here.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
-    return TimeStamp(shown, f"{moment(at)} UTC")
+    rest = f".{here.microsecond // 1000:03}" if milliseconds else ""
+    return TimeStamp(f"{shown}{rest}", f"{moment(at)}{rest} UTC")
 
 
 @cache

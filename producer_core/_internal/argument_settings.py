@@ -16,6 +16,7 @@ ARGUMENTS: Mapping[str, Kind] = {
     "application": "text",
     "circuit_breaker": "flag",
     "cluster_id": "text",
+    "dead_letter_topic": "text",
     "dedup_ttl": "whole",
     "delivery": "text",
     "dlq_max_size": "whole",

@@ -21,7 +21,7 @@ ID_HEADER = "pc-id"
 
 ID_FORMAT_SETTING = "message_id_format"
 ID_FORMAT_KEY = "message.id.format"
-"""The setting among those of a client that writes text. `delivery.text_ids` removes it before librdkafka sees it."""
+"""The setting among those of a client that writes text. `delivery.sending_client` removes it before librdkafka sees it."""
 IdFormat = Literal["binary", "text"]
 DEFAULT_ID_FORMAT: IdFormat = "binary"
 

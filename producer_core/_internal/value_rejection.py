@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from producer_core._internal.compression_choice import AUTO, COMPRESSION_SETTING
 from producer_core._internal.join_names import join_names
 from producer_core._internal.librdkafka import refusal
 from producer_core._internal.user_callbacks import short_repr
@@ -56,7 +57,7 @@ def rejection(name: str, value: Any) -> Rejection | None:
     reason = refusal(name, text)
     if reason is None and not _overflows(name, text):
         return None
-    if choices := CHOICES.get(name):
+    if choices := _choices(name):
         return Rejection(f"{short_repr(value)} is not valid", _one_of(choices))
     if limits := _limits(name):
         return _outside(value, text, limits)
@@ -84,11 +85,17 @@ def text_of(value: Any) -> str | None:
 
 
 def _expected(name: str) -> str:
-    if choices := CHOICES.get(name):
+    if choices := _choices(name):
         return _one_of(choices)
     if limits := _limits(name):
         return f"Use a number in the range {limits}."
     return _BOOLEAN if _is_boolean(name) else "Use a string."
+
+
+def _choices(name: str) -> tuple[str, ...]:
+    """Return the valid values of a setting, the producer's own included; none for a setting with many values."""
+    choices = CHOICES.get(name, ())
+    return (*choices, AUTO) if name == COMPRESSION_SETTING else choices
 
 
 def _one_of(choices: tuple[str, ...]) -> str:

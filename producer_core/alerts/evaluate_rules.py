@@ -32,7 +32,7 @@ ALL_TOPICS = "all topics"
 _STALE_AFTER = 30.0
 """Seconds of silence after which a producer's gauges are not evaluated."""
 
-_QUANTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99, "latency_p999": 0.999}
+QUANTILES = {"latency_p50": 0.5, "latency_p95": 0.95, "latency_p99": 0.99, "latency_p999": 0.999}
 
 
 def evaluate_rules(rules: Mapping[str, AlertRule], snapshot: StoreSnapshot) -> list[Alert]:
@@ -107,7 +107,7 @@ def _measurements(
                     yield subject, SUMMED[condition.metric](sums, condition.window), {}
         case "latencies":
             for subject, counts in _latencies(condition, snapshot).items():
-                value = quantiles(counts, (_QUANTILES[condition.metric],))[0]
+                value = quantiles(counts, (QUANTILES[condition.metric],))[0]
                 if value is not None and sum(counts.values()) >= condition.min_events:
                     yield subject, value, {}
         case "dead_letters":

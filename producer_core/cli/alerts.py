@@ -136,7 +136,7 @@ def unsilence(rule: str, subject: str, store_path: Path | None) -> None:
 def rules(store_path: Path | None, as_json: bool) -> None:
     """Show the rules that apply to a store, the active silences and the notification routes."""
     from producer_core.alerts import AlertLog, rule_set_of
-    from producer_core.alerts.conditions import ReportedByProducer
+    from producer_core.alerts.conditions import REPORTED
 
     store = _store(store_path)
     rule_set, silences, routes = rule_set_of(store), AlertLog(store).silences(), store.rows("alert_routes")
@@ -154,16 +154,15 @@ def rules(store_path: Path | None, as_json: bool) -> None:
     output.say(f"Rules from {rule_set.path}." if rule_set.path else "Built-in rules; there is no rules file.")
     if rule_set.problem:
         output.say(f"The file is ignored: {rule_set.problem}")
-    evaluated = {
-        name: rule
-        for name, rule in rule_set.rules.items()
-        if not isinstance(rule.condition, ReportedByProducer)
-    }
     output.table(
         ("rule", "severity", "fires when", "for", "keeps firing for"),
-        [_rule_row(name, rule) for name, rule in evaluated.items()],
+        [_rule_row(name, rule) for name, rule in rule_set.rules.items() if rule.condition != REPORTED],
     )
-    output.say(f"Reported by producers: {', '.join(sorted(rule_set.rules.keys() - evaluated.keys()))}.")
+    output.say("Reported by producers:")
+    for name, rule in rule_set.rules.items():
+        if rule.condition == REPORTED:
+            condition = _condition(name, rule) if rule.enabled else "disabled"
+            output.say(f"  {name} ({rule.severity}): {condition}.")
     for item in silences:
         target = f"{item.rule} for {item.subject}" if item.subject else item.rule
         output.say(f"Silenced until {output.moment(item.until)} by {item.who}: {target}. {item.why}".rstrip())
@@ -294,19 +293,25 @@ def _row(item: Alert) -> tuple[str | None, ...]:
 
 
 def _rule_row(name: str, rule: AlertRule) -> tuple[str, ...]:
-    from producer_core.alerts.conditions import describe, span
+    from producer_core.alerts.conditions import span
 
-    condition = describe(rule.condition) if rule.enabled else "disabled"
+    condition = _condition(name, rule) if rule.enabled else "disabled"
     delays = [span(seconds) if seconds else "-" for seconds in (rule.for_, rule.keep_firing_for)]
     return name, rule.severity, condition, *delays
 
 
 def _rule_json(name: str, rule: AlertRule) -> dict[str, object]:
-    from producer_core.alerts.conditions import describe
-
     values = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
     values["for"] = values.pop("for_")
-    return {"name": name, **values, "condition": describe(rule.condition)}
+    return {"name": name, **values, "condition": _condition(name, rule)}
+
+
+def _condition(name: str, rule: AlertRule) -> str:
+    from producer_core.alerts.conditions import REPORTED, describe
+    from producer_core.alerts.reported_conditions import REPORTED_CONDITIONS
+
+    known = REPORTED_CONDITIONS.get(name) if rule.condition == REPORTED else None
+    return known or describe(rule.condition)
 
 
 def _route_line(row: dict[str, object]) -> str:

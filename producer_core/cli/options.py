@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from producer_core._internal.argument_settings import without_arguments
+from producer_core._internal.argument_settings import pop_argument_settings, without_arguments
 from producer_core._internal.rate_settings import check_rate_text
 from producer_core._internal.settings_file import read_settings
 from producer_core.cli.lazy_group import Failed
@@ -193,6 +193,11 @@ def client_settings(
     chosen = {**(without_arguments(read_settings(config_file)) if config_file else {}), **dict(settings)}
     inside = pop_servers(chosen)
     return servers or inside or "localhost:9092", chosen
+
+
+def producer_arguments(config_file: Path | None) -> dict[str, Any]:
+    """Return the arguments of a producer that a file of settings contains, which `client_settings` leaves out."""
+    return pop_argument_settings(dict(read_settings(config_file))) if config_file else {}
 
 
 def _check_rate_option(name: str, value: str) -> None:

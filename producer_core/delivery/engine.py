@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -187,6 +188,12 @@ class DeliveryEngine:
             if delivery.topic not in topics and delivery.in_flight:
                 topics.add(delivery.topic)
         return topics
+
+    def in_flight(self, limit: int) -> list[Delivery]:
+        """Return the messages that a client has, of up to `limit` consecutive ones from a random place."""
+        pending = list(self.pending.values())
+        first = random.randrange(max(1, len(pending) - limit + 1))  # noqa: S311  # a sample, not a secret
+        return [delivery for delivery in pending[first : first + limit] if delivery.in_flight]
 
     @property
     def waiting(self) -> int:

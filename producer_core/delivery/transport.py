@@ -29,7 +29,7 @@ from producer_core.delivery.delivery import Delivery, DeliveryState, Report
 from producer_core.delivery.gil_handoff import GilHandoff
 from producer_core.delivery.missing_report import NOT_SENT
 from producer_core.delivery.report_batch import ReportBatch
-from producer_core.delivery.text_ids import create_producer
+from producer_core.delivery.sending_client import create_producer
 from producer_core.errors import ConfigError, ForkedProducer, ProducerError
 from producer_core.events import Notice
 from producer_core.kafka import clients, record_lookup
@@ -332,8 +332,17 @@ class KafkaTransport:
                 return self._new_client()
             except Exception as error:
                 logger.warning(**with_fields("kafka client not created", error=mask_or_hide(str(error))))
+                self._report_no_client(error)
                 if self._stopping.wait(1.0):
                     raise
+
+    def _report_no_client(self, error: Exception) -> None:
+        """Report why there is no client: until one is created, no statistics show that no broker is connected."""
+        with contextlib.suppress(Exception):  # of the user's hooks
+            of_client = isinstance(error, KafkaException)
+            reason = error.args[0] if of_client else KafkaError(KafkaError._CRIT_SYS_RESOURCE, str(error))
+            self._listener.connection_error(reason)
+            self._listener.connection_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
     def _drain(self, timeout: float) -> None:
         """Collect the last reports of a failed client: requests in flight finish with a result of their own."""

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from producer_core.dlq import codec, replay_waves
+from producer_core.dlq import codec, lookup, replay_waves
 from producer_core.dlq.lookup import delete, fetch
-from producer_core.events import Attempt, DeadLetter
+from producer_core.dlq.published_verdict import PUBLISHED
+from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter
+from producer_core.store import safe_verdicts
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ _MERGED_COLUMNS = (
 _BODY_COLUMNS = ("message_id", "attempts")
 _APPLICATIONS = (
     "SELECT producer_id, application FROM producers WHERE application <> '' AND list_contains(?, producer_id)"
+)
+_PUBLISHED = (
+    "SELECT DISTINCT message_id FROM letter_events "
+    "WHERE what IN ('publishing', 'published') AND message_id IN (SELECT unnest(?::VARCHAR[]))"
 )
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
@@ -36,12 +42,24 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
         replay_waves.write_all_claims(connection)
     stored = _stored(connection, ids)
     latest: dict[str, DeadLetter] = {}
+    doubtful: set[str] = set()
     for dead_letter in encodable:
         before = latest.get(dead_letter.message_id)
         earlier = _as_stored(before) if before else stored.get(dead_letter.message_id)
         if not _is_same_failure(dead_letter, earlier):
             latest[dead_letter.message_id] = _merged(dead_letter, earlier)
+        elif dead_letter.verdict_reason.startswith(PUBLISHED):  # since it was written for the first time
+            doubtful.add(dead_letter.message_id)
     _replace(connection, list(latest.values()), stored, now=now)
+    safe_again = [one for one in stored if one in latest and latest[one].verdict in SAFE_VERDICTS]
+    doubtful |= _published(connection, safe_again)
+    if doubtful:
+        safe_verdicts.revoke(connection, PUBLISHED, *lookup.id_in(list(doubtful)))
+
+
+def _published(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> set[str]:
+    """Return those of the ids that were published to a dead-letter topic, or whose publication began."""
+    return {one for (one,) in connection.execute(_PUBLISHED, [ids]).fetchall()} if ids else set()
 
 
 def _with_applications(

@@ -35,6 +35,8 @@ _ADVICE: Mapping[LimitKind, str] = {
 
 _IDLE_SHARE = 100.0
 _MIN_INTERVAL, _EMPTY_INTERVAL = 5.0, 15.0
+_UNCHANGED_INTERVAL = 60.0
+"""Seconds between two measurements of a store without pending dead letters to which no process writes."""
 _DAY = 86400.0
 
 _LOAD = """
@@ -102,13 +104,17 @@ def measure(store: Store) -> DeadLetterLoad:
 
 class LimitWatch:
     """Reports changes of exceeded limits. `check` may be called every second. It measures at most every five seconds, and
-    every 15 seconds without pending dead letters, and uses at most 1% of the caller's time. Not thread-safe.
+    every 15 seconds without pending dead letters if the store has changed, and uses at most 1% of the caller's time. Not
+    thread-safe.
     """
 
     def __init__(self, limits: DeadLetterLimits, *, timer: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._timer = timer
         self._next = 0.0
+        self._empty_at: tuple[int, float] | None = (
+            None  # the store's changes and the time when it had no dead letter
+        )
         self._exceeded: frozenset[LimitKind] = frozenset()
 
     def check(self, store: Store, now: float) -> list[Notice]:
@@ -117,13 +123,24 @@ class LimitWatch:
         started = self._timer()
         if started < self._next:
             return []
+        changes = store.changes()
+        if self._is_still_empty(changes, started):
+            self._next = started + _EMPTY_INTERVAL
+            return []
         with store.borrow():  # once for both queries
             load = measure(store)
             found = exceeded_limits(load, self._limits.overridden_by(store.settings()), now)
         duration = self._timer() - started
         interval = _MIN_INTERVAL if load.dead_letters else _EMPTY_INTERVAL
         self._next = started + max(interval, duration * _IDLE_SHARE)
+        self._empty_at = None if load.dead_letters else (changes, started)
         return self._changes(found, now)
+
+    def _is_still_empty(self, changes: int, started: float) -> bool:
+        if self._empty_at is None:
+            return False
+        before, measured_at = self._empty_at
+        return changes == before and started - measured_at < _UNCHANGED_INTERVAL
 
     def _changes(self, found: tuple[LimitExcess, ...], now: float) -> list[Notice]:
         exceeded: frozenset[LimitKind] = frozenset(excess.what for excess in found)

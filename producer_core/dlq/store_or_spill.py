@@ -9,6 +9,7 @@ for the store, and then to the store.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import Protocol
 
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
+from producer_core.dlq.published_verdict import without_safe_verdict
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
@@ -34,7 +36,10 @@ class SpillFile(Protocol):
 class DeadLetterWriter:
     """Writes dead letters on the recorder's thread, which alone calls `flush` and `close`. Any thread calls the rest.
 
-    `stored` is called with the ids of dead letters that are on disk: in the store or in the spill file. A producer with
+    `stored` is called with the ids of dead letters that are on disk: in the store or in the spill file. `unstored` is
+    called with those that the store does not take now, to publish them from memory; it returns them as they are to be
+    kept. `dropped` is called with the ids of published ones that made room and are in memory no more. `named` returns a
+    dead letter of the spill file, whose lines have no application, with that of its producer if it is known. A producer with
     `store=None` has no writer; it keeps its dead letters in `memory_queue.py:DeadLetterQueue`.
     """
 
@@ -45,14 +50,22 @@ class DeadLetterWriter:
         *,
         limit: int = 10_000,
         stored: Callable[[Iterable[str]], None] = lambda message_ids: None,
+        unstored: Callable[[Sequence[DeadLetter]], Sequence[DeadLetter]] | None = None,
+        dropped: Callable[[Iterable[str]], None] = lambda message_ids: None,
+        named: Callable[[DeadLetter], DeadLetter] = lambda dead_letter: dead_letter,
     ) -> None:
         self._store = store
         self._spill = spill
         self._limit = limit
         self._stored = stored
-        self._lock = threading.Lock()  # guards the two fields below
+        self._unstored = unstored
+        self._dropped = dropped
+        self._named = named
+        self._lock = threading.Lock()  # guards the four fields below
         self._dead_letters: list[DeadLetter] = []
         self._writing = 0
+        self._taken: frozenset[str] = frozenset()  # the ids of those being written
+        self._published: set[str] = set()  # those in memory that are on their dead-letter topic
         self._written = threading.Event()
         self.trouble = ""  # the error of the spill file while dead letters are in memory only
         self.spilled = True  # whether a spill file may exist; an earlier process may have left one
@@ -65,7 +78,23 @@ class DeadLetterWriter:
     @property
     def full(self) -> bool:
         """Whether there is no room for another dead letter: store and spill file take none, and the buffer is full."""
-        return self._store.trouble is not None and len(self._dead_letters) >= self._limit
+        waiting = len(self._dead_letters)
+        return self._store.trouble is not None and waiting - len(self._published) >= self._limit
+
+    @property
+    def lost(self) -> int:
+        """The number of dead letters that are in memory only, and not on a dead-letter topic either."""
+        return self.waiting - len(self._published)
+
+    def published(self, message_ids: Iterable[str]) -> None:
+        """Tell that these dead letters are on their dead-letter topic: they no longer need room in memory.
+
+        They stay for the store as long as there is room.
+        """
+        with self._lock:
+            in_memory = self._taken | {one.message_id for one in self._dead_letters}
+            self._published |= in_memory & {*message_ids}
+            self._drop_published()
 
     @property
     def waiting(self) -> int:
@@ -78,15 +107,19 @@ class DeadLetterWriter:
         if not self._store.use(
             lambda destination: self._write(destination, dead_letters), part="dead letters"
         ):
-            self._spill_or_keep(dead_letters)
+            self._spill_or_keep(self._publish(dead_letters))
         self._writing = 0
         self._written.set()
 
     def close(self) -> None:
         """Write all dead letters to the spill file, because it never waits for the store. Then write all to the store."""
-        self._spill_or_keep(self._take())
+        dead_letters = self._take()
+        available = self._store.trouble is None
+        spilled = self._spill_or_keep(dead_letters if available else self._publish(dead_letters))
         self._writing = 0
         self.flush()
+        if spilled and available and self._store.trouble is not None:
+            self._publish_spilled(dead_letters)
 
     def take_unwritten(self) -> list[DeadLetter]:
         """Return the dead letters that neither the store nor the spill file took, and forget them. Call after `close`."""
@@ -116,35 +149,85 @@ class DeadLetterWriter:
         with self._lock:
             dead_letters, self._dead_letters = self._dead_letters, []
             self._writing = len(dead_letters)
+            self._taken = frozenset(one.message_id for one in dead_letters)
         return dead_letters
+
+    def _publish(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
+        """Publish from memory what is not published yet. Return the dead letters as they are to be kept."""
+        with self._lock:
+            unpublished = [one for one in dead_letters if one.message_id not in self._published]
+        if self._unstored is None or not unpublished:
+            return dead_letters
+        changed = {one.message_id: one for one in self._unstored(unpublished)}
+        return [changed.get(one.message_id, one) for one in dead_letters]
+
+    def _publish_spilled(self, dead_letters: list[DeadLetter]) -> None:
+        """Publish dead letters that are in the spill file, because the store failed afterwards.
+
+        First, without a safe verdict, they are spilled again. If that fails, the next producer publishes them.
+        """
+        if self._unstored is None:
+            return
+        changed = [new for old in dead_letters if (new := without_safe_verdict(old)) != old]
+        with contextlib.suppress(StoreError):
+            self._spill.append(changed)
+            self._publish(dead_letters)
+
+    def _drop_published(self) -> None:
+        """Drop the oldest published dead letters that exceed the limit. Called with the lock held."""
+        excess = len(self._dead_letters) - self._limit
+        dropped = [one.message_id for one in self._dead_letters if one.message_id in self._published][
+            : max(0, excess)
+        ]
+        if dropped:
+            self._published.difference_update(dropped)
+            gone = set(dropped)
+            self._dead_letters = [one for one in self._dead_letters if one.message_id not in gone]
+            self._dropped(dropped)
 
     def _write(self, destination: RecorderDestination, dead_letters: list[DeadLetter]) -> None:
         if dead_letters:
             destination.dead_letters.add(dead_letters)
-            self._stored([dead_letter.message_id for dead_letter in dead_letters])
+            self._on_disk(dead_letters)
             dead_letters.clear()
-            self.trouble = ""
         if self.spilled:
             with self._spill.taking() as spilled:
-                destination.dead_letters.add(spilled)
+                destination.dead_letters.add([self._named(one) for one in _latest(spilled)])
             self.spilled = False
+            self._stored([dead_letter.message_id for dead_letter in spilled])
 
-    def _spill_or_keep(self, dead_letters: list[DeadLetter]) -> None:
-        """Append the dead letters to the spill file; put them back into memory if that fails."""
+    def _spill_or_keep(self, dead_letters: list[DeadLetter]) -> bool:
+        """Append the dead letters to the spill file. If that fails, put them back into memory and return False."""
         if not dead_letters:
-            return
+            return True
         try:
             self._spill.append(dead_letters)
             self.spilled = True
-            self._stored([dead_letter.message_id for dead_letter in dead_letters])
-            self.trouble = ""
+            self._on_disk(dead_letters)
         except StoreError as error:
             self._log_trouble(str(error), len(dead_letters))
             with self._lock:
                 self._dead_letters[:0] = dead_letters
+                self._taken = frozenset()
+                self._drop_published()
+            return False
+        return True
+
+    def _on_disk(self, dead_letters: Sequence[DeadLetter]) -> None:
+        message_ids = [dead_letter.message_id for dead_letter in dead_letters]
+        with self._lock:
+            self._published.difference_update(message_ids)
+            self._taken = frozenset()
+        self._stored(message_ids)
+        self.trouble = ""
 
     def _log_trouble(self, error: str, count: int) -> None:
         """Log an error of the spill file once, until dead letters are on disk again."""
         if error != self.trouble:
             logger.error(**with_fields("dead letters cannot be spilled", count=count, error=error))
         self.trouble = error
+
+
+def _latest(spilled: Sequence[DeadLetter]) -> list[DeadLetter]:
+    """Return the dead letters, and of one that was spilled again with a changed verdict only the later."""
+    return list({(one.message_id, one.failed_at): one for one in spilled}.values())

@@ -42,7 +42,8 @@ class ProbeResult:
     """The result of a lookup. `not_found` means that the topic was read to its end; the record may still arrive later.
 
     `records_read` is the number of records read, and `text` is the result as a sentence. `transient` means that a later
-    lookup may succeed, because a broker was unavailable or an end was not reached in time. `unread` lists partitions
+    lookup may succeed, because a broker was unavailable or an end was not reached in time; in the second case `timed_out`
+    is set too. `unread` lists partitions
     where records with older timestamps were not read: clocks can be changed, so their absence is not proven.
     """
 
@@ -53,6 +54,7 @@ class ProbeResult:
     text: str
     transient: bool = False
     unread: frozenset[int] = frozenset()
+    timed_out: bool = False
 
 
 def probe(
@@ -170,7 +172,10 @@ class _Search:
         )
         text = f"The outcome is still unknown: {reason} ({_were(self.records_read)} read)."
         transient = not (self.problem or self.removed)
-        return ProbeResult("inconclusive", None, None, self.records_read, text, transient)
+        timed_out = transient and not self.connection_error
+        return ProbeResult(
+            "inconclusive", None, None, self.records_read, text, transient, timed_out=timed_out
+        )
 
 
 def _search(

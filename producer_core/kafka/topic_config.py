@@ -109,7 +109,7 @@ class TopicConfigQuery:
     def _request_failed(self, error: KafkaError, topic: str) -> str:
         if error.code() in _UNAVAILABLE:
             specific = [one for one in self._complaints if one.code() != KafkaError._ALL_BROKERS_DOWN]
-            self.silent = f"no broker responded ({_strip_context(specific[-1] if specific else error)})"
+            self.silent = f"no broker responded ({connection_problem(specific[-1] if specific else error)})"
             return self.silent
         return describe_error(error, topic)
 
@@ -168,12 +168,26 @@ def describe_error(error: KafkaError, topic: str) -> str:
             return f"a partition of {topic} has no leader; try again in a few seconds"
         case KafkaError._TIMED_OUT:
             return "the brokers did not respond in time; try again in a few seconds"
-    return f"{error.name()}: {error.str()}"
+    return _failed(error)
 
 
-def _strip_context(error: KafkaError) -> str:
-    """Remove the names of the client and the broker, and librdkafka's state, from the text of an error."""
-    return str(error.str()).rpartition("]: ")[2].partition(" (after ")[0]
+def connection_problem(error: KafkaError) -> str:
+    """Return why a connection failed, without librdkafka's text, which names threads, addresses and internal states."""
+    match error.code():
+        case KafkaError._RESOLVE:
+            return "the host name cannot be resolved"
+        case KafkaError._SSL:
+            return "the TLS handshake failed"
+        case KafkaError._AUTHENTICATION:
+            return "the authentication failed"
+        case KafkaError._TIMED_OUT | KafkaError._ALL_BROKERS_DOWN:
+            return "no response in time"
+    return "the connection failed"
+
+
+def _failed(error: KafkaError) -> str:
+    """Return the code of an error as a reason. `producer-core explain` describes the code."""
+    return f"the request failed with {error.name()}"
 
 
 def _unread_reason(error: KafkaError, topic: str) -> str:
@@ -181,5 +195,6 @@ def _unread_reason(error: KafkaError, topic: str) -> str:
         return f"grant DESCRIBE_CONFIGS on {topic}"
     if error.code() == KafkaError._UNSUPPORTED_FEATURE:
         return "this broker does not report its settings"
-
-    return f"{error.name()}: {error.str()}"
+    if error.code() in _UNAVAILABLE:
+        return connection_problem(error)
+    return _failed(error)

@@ -17,7 +17,7 @@ _MICRO, _MILLI = 1e-6, 1e-3
 _UP = ("UP", "UPDATE")
 _IDLE = "INIT"
 _COUNTERS = ("tx", "txretries", "req_timeouts", "disconnects")
-_CUT_OFF = 1  # index in the values of a ClientRow
+_CUT_OFF, _BATCHES, _BATCH_MESSAGES = 1, 4, 5  # indexes in the values of a ClientRow
 _UP_SAMPLES, _DISCONNECTS = 1, 6  # indexes in the values of a BrokerRow
 
 Key = tuple[int, str]
@@ -31,6 +31,7 @@ class ClientStats:
         self._lock = threading.Lock()  # guards the two fields below
         self._client: list[Any] = []
         self._brokers: dict[Key, list[Any]] = {}
+        self.per_batch = 0.0  # messages per batch, in the latest statistics with batches
         # used on the poll thread only
         self._counters: dict[tuple[Key, str], int] = {}
         self._epochs: int | None = None
@@ -43,6 +44,8 @@ class ClientStats:
         if "msg_cnt" not in statistics:
             return
         client = self._client_values(statistics, now)
+        if client[_BATCHES]:
+            self.per_batch = client[_BATCH_MESSAGES] / client[_BATCHES]
         brokers = {key: self._broker_values(key, broker) for key, broker in _brokers(statistics)}
         # During an outage librdkafka drops its brokers and returns to the bootstrap addresses (measured). The counters of
         # a broker that returns start at zero.
@@ -67,10 +70,15 @@ class ClientStats:
     def _dropped(self, brokers: Mapping[Key, list[Any]], *, cut_off: bool) -> dict[Key, list[Any]]:
         """Return rows for brokers that librdkafka dropped during an outage: down, with a disconnect if they were up.
 
-        A broker that is missing while others are up has left the cluster.
+        A broker that is missing while others are up has left the cluster. While none is up, the missing ones stay known,
+        also in samples that do not count as an outage because no connection is needed yet.
         """
-        missing = {key: up for key, up in self._known.items() if key not in brokers} if cut_off else {}
+        any_up = any(values[_UP_SAMPLES] for values in brokers.values())
+        missing = {} if any_up else {key: up for key, up in self._known.items() if key not in brokers}
         present = {key: bool(values[_UP_SAMPLES]) for key, values in brokers.items() if key[0] >= 0}
+        if not cut_off:
+            self._known = present | missing
+            return {}
         self._known = present | dict.fromkeys(missing, False)
         rows = {key: self._broker_values(key, {"state": "DOWN"}) for key in missing}
         for key, was_up in missing.items():

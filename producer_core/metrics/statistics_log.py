@@ -35,7 +35,7 @@ _EMPTY_FOR_S = 3600.0
 _MERGED_TOGETHER = 60
 """Batches that are merged in one transaction."""
 _left: set[Path] = set()
-"""Files of later versions that this process has logged."""
+"""Files that this process cannot use and has logged: those of later versions, and a lock file of another user."""
 
 
 class StatisticsLog:
@@ -100,9 +100,17 @@ def recover(store: Path, merge: Callable[..., int]) -> int:
     """
     if not _files(store):
         return 0
+    place = store.with_name(f"{store.name}{_TURN}")
     try:
-        turn = lock_file(store.with_name(f"{store.name}{_TURN}"), blocking=False)
-    except OSError:  # another process merges, or the folder cannot be written
+        turn = lock_file(place, blocking=False)
+    except PermissionError as error:
+        if place not in _left:
+            _left.add(place)
+            logger.warning(
+                **with_fields("statistics of ended processes not merged", path=str(place), reason=str(error))
+            )
+        return 0
+    except OSError:  # another process merges
         return 0
     try:
         return sum(_recover(path, store, merge) for path in _files(store))

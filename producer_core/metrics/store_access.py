@@ -59,6 +59,10 @@ class StoreAccess:
         self._failing: set[Hashable] = set()  # the parts of the work whose last attempt failed
         self.trouble: str | None = None  # the error of the store while it is not available
 
+    def trouble_of(self, part: Hashable) -> str | None:
+        """Return the error of the store if the latest attempt of this part of the work failed."""
+        return self.trouble if part in self._failing else None
+
     def use(self, work: Callable[[RecorderDestination], None], *, part: Hashable = "") -> bool:
         """Do a part of the work with the open store; return False if the store is not available."""
         try:

@@ -42,8 +42,11 @@ class CollectedOffsets:
         return not any(self._known.values())
 
     def refresh(self) -> bool:
-        """Ask the brokers for the topics' ids. Return whether one is another than before."""
-        cluster = reach(self._config, self.topics)
+        """Ask the brokers for the topics' ids. Return whether one is another than before.
+
+        A partition without a leader raises no error: the others can be read.
+        """
+        cluster = reach(self._config, self.topics, require_leaders=False)
         cluster_id = cluster.view().cluster_id
         names = {
             topic: f"collected.{cluster_id}.{topic}.{cluster.topic(topic).topic_id or ''}"

@@ -23,11 +23,17 @@ class MissingPermission(BrokerError):
     """The credentials lack a permission on a topic."""
 
 
-def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = "READ") -> Cluster:
+def reach(
+    config: ClientConfig,
+    topics: Sequence[str] = (),
+    *,
+    operation: str = "READ",
+    require_leaders: bool = True,
+) -> Cluster:
     """Return the cluster after checking that it responds and that the topics can be used.
 
-    Each topic must exist, have a leader for every partition, and allow `operation`. Otherwise raises an error with
-    its fix, within 15 seconds. Never creates a topic.
+    Each topic must exist, have a leader for every partition unless that is not required, and allow `operation`. Otherwise
+    raises an error with its fix, within 15 seconds. Never creates a topic.
     """
     cluster = Cluster(config)
     view = cluster.view(timeout=_TIMEOUT)
@@ -39,7 +45,7 @@ def reach(config: ClientConfig, topics: Sequence[str] = (), *, operation: str = 
         if topic not in view.topics:
             raise _missing(topic, view)
     for topic in topics:
-        _check_topic(cluster, topic, operation)
+        _check_topic(cluster, topic, operation, require_leaders=require_leaders)
     return cluster
 
 
@@ -60,9 +66,9 @@ def _listed(names: Sequence[str]) -> str:
     return join_names(sorted(names), most=5)
 
 
-def _check_topic(cluster: Cluster, topic: str, operation: str) -> None:
+def _check_topic(cluster: Cluster, topic: str, operation: str, *, require_leaders: bool = True) -> None:
     found = cluster.topic(topic, timeout=4.0)
-    if found.leaderless:
+    if found.leaderless and require_leaders:
         verb = "has" if found.leaderless == 1 else "have"
         raise BrokerError(
             f"{found.leaderless} of {plural(found.partitions, 'partition')} of topic {topic!r} {verb} no leader.",

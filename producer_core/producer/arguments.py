@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core._internal.user_callbacks import short_repr
@@ -17,6 +17,9 @@ from producer_core.config import RetryConfig, is_setting, setting_names
 from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
 from producer_core.errors import ConfigError, InvalidMessage
 from producer_core.events import Hook
+
+if TYPE_CHECKING:
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
 
 
 def check_callback(function: Any, name: str) -> None:
@@ -172,6 +175,24 @@ def circuit_breaker_of(given: Any) -> CircuitBreaker | None:
             fix="Write circuit_breaker=True for the defaults.",
         )
     return CircuitBreaker() if given else None
+
+
+def dead_letter_topic_of(given: Any, *, has_store: bool) -> DeadLetterTopic | None:
+    """Return the dead-letter topic; None without one.
+
+    Raise ConfigError for anything else than a name or a function, and without a store.
+    """
+    if given is None:
+        return None
+    if not has_store:
+        raise ConfigError(
+            "dead_letter_topic needs a store, in which dead letters wait until they are on the topic.",
+            fix="Pass a store: a file on an ephemeral disk is enough, because what that disk loses is on the topic. "
+            "Otherwise leave dead_letter_topic out.",
+        )
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic  # loads the store's modules
+
+    return given if isinstance(given, DeadLetterTopic) else DeadLetterTopic(given)
 
 
 def _check_list(name: str, value: Any) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from producer_core import __version__
 from producer_core._internal.deadline import Deadline
 from producer_core._internal.log_queue import QUEUE
+from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
 from producer_core._internal.user_callbacks import short_repr
 from producer_core._internal.withdrawal import Withdrawal
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from producer_core.producer.dead_letter_backend import DeadLetterBackend, ProducerView
     from producer_core.producer.tracing import MessageTracer, TracingEnqueuer
     from producer_core.replay.strategy import ReplayStrategy
+
+logger = queued_logger(__name__)
 
 T = TypeVar("T")
 
@@ -418,6 +421,8 @@ class Components:
                 )
             if options.ledger:
                 raise ConfigError("A ledger needs a store.", fix="Pass a store, or leave ledger out.")
+            if options.client.compression is not None:
+                logger.info("compression_type='auto' has no store to choose by, so the codec is lz4")
             from producer_core.producer.dead_letter_backend import MemoryBackend
 
             return MemoryBackend(options.dlq_max_size)  # a journal also holds the dead letters
@@ -429,6 +434,7 @@ class Components:
             session=self.session.as_session(),
             dead_letters_stored=lambda message_ids: self.engine.dead_letters_stored(message_ids),
             find_cluster=self.find_cluster,
+            in_flight=lambda limit: self.engine.in_flight(limit),
             traced=self._traced_replays(),
             replay_limit=self._replay_limit(),
         )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from producer_core.delivery.replayable_source import ReplayableSource
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
+    from producer_core.dlq.topics.publisher import OpenProducer
+    from producer_core.producer.dead_letter_topic.publishing_client import PublishingClient
     from producer_core.store import Store
 
 
@@ -48,6 +51,19 @@ class ProducerOptions:
     circuit_breaker: CircuitBreaker | None = None
     on_severe_errors: OnSevereErrors = "continue"
     application: str = ""
+    dead_letter_topic: DeadLetterTopic | None = None
+    open_producer: OpenProducer | None = None
+    """Opens a producer without a store, which publishes dead letters."""
+
+    def publishing_client(self) -> PublishingClient | None:
+        """Return the client that publishes dead letters; None without a dead-letter topic."""
+        if self.dead_letter_topic is None or self.open_producer is None:
+            return None
+        from producer_core.producer.dead_letter_topic.publishing_client import PublishingClient
+
+        return PublishingClient(
+            self.dead_letter_topic, self.client, self.open_producer, has_broker=self.has_broker
+        )
 
     @property
     def has_broker(self) -> bool:

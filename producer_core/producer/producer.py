@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
@@ -66,8 +67,10 @@ if TYPE_CHECKING:
 
     from producer_core.delivery.flow_control.circuits import CircuitReport
     from producer_core.delivery.replayable_source import ReplayableSource
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
     from producer_core.producer.frames import FrameResult
     from producer_core.producer.monitor import Monitor
+    from producer_core.producer.run_report import RunReport
     from producer_core.replay import Inconclusive
     from producer_core.store import Store
 
@@ -111,6 +114,10 @@ class ReliableKafkaProducer:
     producer's methods list, count and replay the dead letters of this application only. Default: `PRODUCER_CORE_APPLICATION`,
     else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/share-a-store.md).
 
+    `dead_letter_topic="{topic}-dlt"` also publishes each dead letter to a Kafka topic; a function of the DeadLetter chooses
+    its topic, and DeadLetterTopic adds the headers of another dialect. It needs a store. The topics must exist
+    (docs/how-to/dead-letter-topic.md).
+
     `alert_routes`: functions that receive alerts in Alertmanager's payload, or routes such as `Callback`.
 
     `config` may also contain most of these arguments, such as `circuit_breaker` and `on_severe_errors`, so that a file or
@@ -149,6 +156,7 @@ class ReliableKafkaProducer:
         circuit_breaker: CircuitBreaker | bool = False,
         on_severe_errors: OnSevereErrors = "continue",
         application: str | None = None,
+        dead_letter_topic: DeadLetterTopic | Callable[[DeadLetter], str | None] | str | None = None,
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
         **unknown: Never,
@@ -179,6 +187,11 @@ class ReliableKafkaProducer:
             transport=transport, clock=clock, tracing=tracing, on_severe_errors=on_severe_errors,
             circuit_breaker=arguments.circuit_breaker_of(circuit_breaker),
             application=application_name(application, os.environ),
+            dead_letter_topic=arguments.dead_letter_topic_of(dead_letter_topic, has_store=store is not None),
+            open_producer=partial(
+                ReliableKafkaProducer, store=None, run_replays=False, retry_config=self.retry_config,
+                transport=transport, clock=clock,
+            ),
         )  # fmt: skip
         self._components = components = Components(options)
         self._status, self._dead_letters = ProducerStatus(components), DeadLetterApi(components)
@@ -662,6 +675,17 @@ class ReliableKafkaProducer:
         if self._monitor is None:
             self._monitor = Monitor(self, application=self.application or None)
         return self._monitor
+
+    def report(self, path: Path | str, *, flush_timeout: float = 30.0) -> RunReport:
+        """Return a context manager that writes an HTML file about what the producer does in its block.
+
+        At the end of the block, messages have `flush_timeout` seconds to be settled; 0 waits for none. The file has counts,
+        throughput, percentiles, failed attempts and the masked settings, and no content of a message. Raise ConfigError if
+        the file cannot be written there.
+        """
+        from producer_core.producer.run_report import RunReport
+
+        return RunReport(self, path, flush_timeout=flush_timeout)
 
     # compatibility
 

@@ -7,16 +7,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
-from producer_core._internal.argument_settings import pop_argument_settings
+from producer_core._internal.argument_settings import FIELDS, pop_argument_settings
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import DEFAULT_SERVERS, RetryConfig, servers_and_settings
 from producer_core.delivery.flow_control.circuit_breaker import CircuitBreaker
+from producer_core.errors import ConfigError
 
 _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 
 _BUILDERS: Mapping[str, Callable[..., Any]] = {
     "circuit_breaker": CircuitBreaker,
     "retry_config": RetryConfig,
-    "thresholds": dict,
 }
 
 
@@ -43,9 +44,19 @@ def with_settings_as_arguments(constructor: _Constructor) -> _Constructor:
 def _arguments(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments, with the objects that their parts describe. Raise ConfigError for a part out of range."""
     return {
-        name: _BUILDERS[name](**value) if name in _BUILDERS and isinstance(value, Mapping) else value
+        name: _built(name, value) if name in _BUILDERS and isinstance(value, Mapping) else value
         for name, value in found.items()
     }
+
+
+def _built(name: str, value: Mapping[str, Any]) -> Any:
+    """Return the object that a mapping describes. Raise ConfigError for a part that it does not have."""
+    for part in value:
+        if part not in FIELDS[name]:
+            raise ConfigError(
+                f"{short_repr(part)} is not a setting of {name}.", fix=f"Known: {', '.join(FIELDS[name])}."
+            )
+    return _BUILDERS[name](**value)
 
 
 def check_arguments(found: Mapping[str, Any]) -> None:

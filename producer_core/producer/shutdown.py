@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import threading
 import weakref
@@ -17,6 +18,7 @@ THREAD_PREFIX = "producer-core-"
 """Prefix of the names of the producer's threads."""
 
 _open: weakref.WeakSet[Shutdown] = weakref.WeakSet()
+_numbers = itertools.count()
 
 
 class Shutdown:
@@ -28,6 +30,7 @@ class Shutdown:
         self._once = threading.Lock()
         self._report: CloseReport | None = None
         self._fork_mark = forks.mark()
+        self._number = next(_numbers)
         self.begun = False
         self.reason = ""  # why the producer closed itself
 
@@ -77,8 +80,11 @@ class Shutdown:
 
 @atexit.register
 def _close_open_producers() -> None:
-    """Close the producers that are still open at interpreter exit, within 5 s each."""
-    for shutdown in list(_open):
+    """Close the producers that are still open at interpreter exit, within 5 s each.
+
+    The oldest is first: a producer closes the one that publishes its dead letters.
+    """
+    for shutdown in sorted(_open, key=lambda one: one._number):
         shutdown.close(timeout=5.0)
 
 

@@ -76,6 +76,8 @@ class ProducerStatus:
         if sequence is not None and pending_log is not None and pending_log.holds(sequence):
             return MessageStatus.PENDING
         state = self._backend.state(message_id)
+        if state == "unknown":
+            return None
         if state is not None:
             return MessageStatus.SENT if state in ("replayed", "landed") else MessageStatus.DLQ
         if sequence is None or sequence > self._engine.settlement.highest:

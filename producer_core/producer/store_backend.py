@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -39,6 +40,7 @@ from producer_core.metrics.statistics_log import StatisticsLog
 from producer_core.metrics.stats_window import StatsWindow
 from producer_core.metrics.store_access import RecorderDestination, StoreAccess
 from producer_core.producer.alert_reporter import AlertReporter
+from producer_core.producer.compression_recorder import CompressionRecorder, InFlight
 from producer_core.producer.dead_letter_backend import (
     ProducerView,
     check_target,
@@ -55,7 +57,9 @@ from producer_core.store.merge import next_batch
 from producer_core.store.paths import check_writable
 
 if TYPE_CHECKING:
+    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
     from producer_core.metrics.telemetry import TelemetryPublisher
+    from producer_core.producer.dead_letter_topic.store_publishing import StorePublishing
     from producer_core.replay import Inconclusive, Operation, ReplayProducer
     from producer_core.replay.pace import MakeSharedLimit
     from producer_core.replay.strategy import ReplayStrategy
@@ -70,6 +74,9 @@ _CLUSTER_WITHIN = 2.0
 
 _RECOVERY_INTERVAL = 5.0
 """Seconds between two searches for the statistics of processes that ended before they could write to the store."""
+
+_PUBLISHING_AT_LEAST = 0.2
+"""Seconds that a stop gives to the publication of dead letters after its timeout."""
 
 _SEND_HERE = "To send them to this cluster too, pass to_cluster={!r}."
 
@@ -88,6 +95,7 @@ class StoreBackend:
         session: StoredSession,
         dead_letters_stored: Callable[[Iterable[str]], None],
         find_cluster: Callable[[float], str],
+        in_flight: InFlight,
         traced: Callable[[ReplayStrategy], ReplayStrategy] | None = None,
         replay_limit: MakeSharedLimit | None = None,
     ) -> None:
@@ -108,7 +116,7 @@ class StoreBackend:
         self._run_replays = False
         self._stopping = False
         client, store, topic = options.client, options.store, options.telemetry_topic
-        self._settings = _settings(client, session.folder)
+        self._settings = _settings(client, session.folder, options.dead_letter_topic)
         assert store is not None  # else MemoryBackend
         telemetry = _publisher(client, topic, session.folder, self._clock)
         self._alert_reporter = AlertReporter(
@@ -125,19 +133,41 @@ class StoreBackend:
             number=BatchSequence(fresh=session.fresh, known=self._next_batch).take,
             clock=self._clock,
         )
+        self._compression = CompressionRecorder(
+            client,
+            options.application,
+            metrics=metrics,
+            in_flight=in_flight,
+            per_batch=lambda: window.client.per_batch,
+            clock=self._clock,
+        )
+        self._compression.choose(self.store)
         self._access = access = StoreAccess(
             self._destination, notice=lambda notice: self.recorder.notice(notice), clock=self._clock
         )
         self.spill_file = spill_path(path)
+        self._dead_letters_stored = dead_letters_stored
+        self._publishing = self._make_publishing(session)
         self._writer = DeadLetterWriter(
-            access, Spill(self.spill_file), limit=options.dlq_max_size, stored=dead_letters_stored
+            access,
+            Spill(self.spill_file),
+            limit=options.dlq_max_size,
+            stored=self._stored,
+            unstored=None if self._publishing is None else self._publishing.unstored,
+            dropped=self._dropped,
+            named=self._named,
         )
         self.recorder = Recorder(
             access,
             self._writer,
             window,
             batches=BatchQueue(StatisticsLog(file_path(path)), keep_ledger=bool(options.ledger)),
-            each_second=(self._report_alerts, self._name_cluster, self._recover_statistics),
+            each_second=(
+                self._report_alerts,
+                self._name_cluster,
+                self._recover_statistics,
+                self._record_compression,
+            ),
             telemetry=telemetry,
         )
         self.hook = self.recorder
@@ -149,6 +179,8 @@ class StoreBackend:
         self._producer = producer
         self._run_replays = run_replays
         self.recorder.start()
+        if self._publishing is not None:
+            self._publishing.start()
 
     def stop_replays(self, timeout: float) -> None:
         self._stopping = True
@@ -162,6 +194,8 @@ class StoreBackend:
         with time_budget.at_most(timeout):
             self._alert_reporter.stop(deadline.left(at_most=1.0) / 2)
             self.recorder.stop(deadline.left())
+            if self._publishing is not None:  # afterwards, because its dead letters come from the store
+                self._publishing.stop(deadline.left(at_least=_PUBLISHING_AT_LEAST))
             if self._alert_reporter.replaced:
                 reason = self._alert_reporter.replaced
                 logger.warning(**with_fields("dead letters may be missing from the store", reason=reason))
@@ -175,7 +209,7 @@ class StoreBackend:
         self.recorder.flush_soon(2.0)
 
     def lost(self) -> int:
-        return self._writer.waiting
+        return self._writer.lost
 
     # dead letters
 
@@ -230,7 +264,9 @@ class StoreBackend:
     def state(self, message_id: str) -> str | None:
         where = self._of_cluster(DeadLetterFilter(state=None, ids=(message_id,)), wait=True)
         found = self.dead_letters().find(where, limit=1)
-        return found[0].state if found else None
+        if found:
+            return found[0].state
+        return None if self._publishing is None else self._publishing.state_of_dropped(message_id)
 
     def messages(self, topic: str | None) -> list[Message]:
         self._writer.wait_stored(_STORED_WITHIN)
@@ -330,6 +366,46 @@ class StoreBackend:
                 )
             )
 
+    # the dead-letter topic
+
+    def _make_publishing(self, session: StoredSession) -> StorePublishing | None:
+        client = self._options.publishing_client()
+        if client is None:
+            return None
+        from producer_core.producer.dead_letter_topic.store_publications import PublicationOwner
+        from producer_core.producer.dead_letter_topic.store_publishing import StorePublishing
+
+        owner = PublicationOwner(
+            producer_id=str(uuid.UUID(bytes=session.id)),
+            started_at=self._clock(),
+            identity=client.topic.identity,
+            cluster=lambda: self._find_cluster(_CLUSTER_WITHIN),
+            clock=self._clock,
+            application=self._options.application,
+        )
+        return StorePublishing(
+            client,
+            owner,
+            store=lambda: self.store,
+            trouble=lambda: self._access.trouble_of("dead letters"),
+            limit=self._options.dlq_max_size,
+            published=self._published,
+        )
+
+    def _stored(self, message_ids: Iterable[str]) -> None:
+        self._dead_letters_stored(message_ids)
+        if self._publishing is not None:
+            self._publishing.stored()
+
+    def _published(self, message_ids: Iterable[str]) -> None:
+        """Settle dead letters that are on their topic, while no disk takes them."""
+        self._writer.published(message_ids)
+        self._dead_letters_stored(message_ids)
+
+    def _dropped(self, message_ids: Iterable[str]) -> None:
+        if self._publishing is not None:
+            self._publishing.dropped(message_ids)
+
     def _new_runner(self, store: Store, sender: ReplayProducer) -> ReplayRunner:
         return ReplayRunner(
             store,
@@ -409,6 +485,20 @@ class StoreBackend:
             with self.store.borrow(write=True) as connection:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
+    def _named(self, dead_letter: DeadLetter) -> DeadLetter:
+        """Return an own dead letter with the application's name: the store may not have the producer's row yet."""
+        own = self._producer is not None and dead_letter.producer_id == self._producer.identity
+        if not own or dead_letter.application:
+            return dead_letter
+        return replace(dead_letter, application=self._options.application)
+
+    def _record_compression(self, destination: RecorderDestination) -> None:
+        assert self._producer is not None and self.store is not None
+        self._compression.sample()
+        self._compression.save(
+            self.store, self._producer.identity, self._cluster_id, closing=self._closed_at is not None
+        )
+
     def _recover_statistics(self, destination: RecorderDestination) -> None:
         if self._stopping or time.monotonic() - self._recovered_at < _RECOVERY_INTERVAL:
             return
@@ -472,10 +562,14 @@ def _ledger_enabled(ledger: bool | None, telemetry_topic: str | None) -> bool:
     return bool(ledger) or (ledger is None and telemetry_topic is not None)
 
 
-def _settings(client: ClientConfig, journal_dir: Path | None) -> str:
-    """Return the masked client settings, and the journal's directory, by which the journal's next producer is recognized."""
+def _settings(
+    client: ClientConfig, journal_dir: Path | None, dead_letter_topic: DeadLetterTopic | None
+) -> str:
+    """Return the masked client settings, and what the next producer recognizes this one's journal and dead letters by."""
     journal = {} if journal_dir is None else {"journal_dir": str(journal_dir.resolve())}
-    return orjson.dumps({**client.masked(), **journal}, default=str).decode()
+    name = None if dead_letter_topic is None else dead_letter_topic.identity
+    topic = {} if name is None else {"dead_letter_topic": name}
+    return orjson.dumps({**client.masked(), **journal, **topic}, default=str).decode()
 
 
 def _ledger(client: ClientConfig, session: StoredSession) -> AckLedger | None:

@@ -122,8 +122,13 @@ def _alert(connection: Any, dead_letters: str, given: Sequence[Any], now: float)
     for rule, subject, text in firing:
         about = connection.execute(query, [*given, subject, subject]).fetchone()
         if about and not (rule in _LOOK_BACK and _recovered(connection, subject, now)):
-            return f'"{text}"'
+            return f'"{_without_reason(rule, text)}"'
     return None
+
+
+def _without_reason(rule: str, text: str) -> str:
+    """Return the text without the error text of the client library, which ends the text of a lost connection."""
+    return text.partition(": ")[0] if rule == "connection_lost" else text
 
 
 def _recovered(connection: Any, topic: str, now: float) -> bool:

@@ -61,7 +61,7 @@ class DryRun:
     (possibly on a topic of an unknown cluster) and `changed` (archived or replayed after the plan). `seconds` is
     the duration at the rate limit, None without a limit. `check` holds the result of the preflight check, None
     before it ran. `skipped_newer` records are left out because of a newer record with the same key, as `newer`
-    says. `active` explains why the cause of these dead letters may still be active, empty without evidence.
+    says, `skipped_doubtful` of the records that are not sent may already be on their topic. `active` explains why the cause of these dead letters may still be active, empty without evidence.
     `promise` is the delivery guarantee. `schemas` holds the records that were written with older schemas. `sentences` hold one fact each for the operator, most serious first.
     """
 
@@ -85,6 +85,23 @@ class DryRun:
     promise: ReplayGuarantee = UNKNOWN
     inconclusive: Inconclusive = "keep"
     schemas: SchemaVersions = NO_SCHEMAS
+    skipped_doubtful: int = 0
+
+    @property
+    def to_send(self) -> int:
+        """Return the number of records that are sent without a search on their topic."""
+        return max(0, self.total - self.skipped_newer - self.no_topic - self.in_doubt)
+
+    @property
+    def to_skip(self) -> int:
+        """Return the number of selected records that remain dead letters without a search on their topic."""
+        left_out = self.quarantined + self.not_replayable + self.other_cluster + self.unknown_cluster
+        return self.skipped_newer + self.no_topic + left_out + self.changed
+
+    @property
+    def in_doubt(self) -> int:
+        """Return the number of records that may already be on their topic, which is searched first."""
+        return max(0, self.doubtful.count - self.skipped_doubtful)
 
     @property
     def too_large(self) -> int:
@@ -179,6 +196,7 @@ def dry_run(
         check=check,
         newer=mode,
         skipped_newer=_sum(check, lambda topic: topic.newer_keys if skips(mode, topic) else 0),
+        skipped_doubtful=_skipped_doubtful(sent, check, mode),
         sentences=(),
         schemas=schemas,
         inconclusive="send" if sends else "keep",
@@ -268,6 +286,18 @@ def _doubtful_sentences(unsearched: int, inconclusive: int, sends: bool) -> Iter
             f"A record that may already be on its topic is sent no earlier than {QUIET_PERIOD_S:.0f} s after it failed, "
             "because late requests usually arrive by then."
         )
+
+
+def _skipped_doubtful(rows: Iterable[SelectionRow], check: BrokerCheck | None, mode: Newer) -> int:
+    """Count the records that may be on their topic among those that are skipped."""
+    topics = {topic.topic: topic for topic in check.topics} if check else {}
+    return sum(
+        row.records
+        for row in rows
+        if row.verdict not in SAFE_VERDICTS
+        and (topic := topics.get(row.topic)) is not None
+        and (topic.partitions is None or (row.flag == "newer_key" and skips(mode, topic)))
+    )
 
 
 def _mode(operation: Operation | None) -> Newer:

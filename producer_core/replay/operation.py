@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core.dlq import replay_waves, states
+from producer_core.dlq import DeadLetterFilter, replay_waves, states
 from producer_core.errors import ReplayError, StoreTooNew
-from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS
+from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS, UNDECIDED
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -35,6 +35,8 @@ ids of its slices, which other runners do not fence."""
 
 STALE = 300.0
 """Seconds after which the preflight check is repeated."""
+DECIDE_WITHIN = 3600.0
+"""Seconds after its preflight check within which a replay that needs a decision must be started; then it expires."""
 _MOST_REASONS = 3
 _SILENT = 60.0  # seconds since the last heartbeat of any runner of a cluster
 
@@ -123,14 +125,39 @@ def get(store: Store, operation_id: str) -> Operation:
     return operation_of(found[0])
 
 
-def list_operations(store: Store, *, state: State | None = None, limit: int = 50) -> list[Operation]:
-    """Return the operations, latest first."""
-    return [operation_of(row) for row in store.rows("operations", state=state, limit=limit)]
+def list_operations(
+    store: Store,
+    *,
+    state: State | None = None,
+    limit: int = 50,
+    application: str | None = None,
+    cluster: str | None = None,
+) -> list[Operation]:
+    """Return the operations, latest first.
+
+    `cluster` is an id. `application` (an empty text: without a name) selects the operations whose selection names it, or
+    that have a record of it; a record is known until its dead letter expires.
+    """
+    with store.borrow():
+        chosen = {"cluster": cluster, "operations": _of_application(store, application)}
+        return [operation_of(row) for row in store.rows("operations", state=state, limit=limit, **chosen)]
 
 
-def live(store: Store) -> list[Operation]:
-    """Return the replays that have neither ended nor been cancelled, oldest first."""
-    return [operation_of(row) for row in store.rows("replay_live")]
+def live(store: Store, *, application: str | None = None, cluster: str | None = None) -> list[Operation]:
+    """Return the replays that have neither ended nor been cancelled, oldest first; see `list_operations`."""
+    with store.borrow():
+        chosen = {"cluster": cluster, "operations": _of_application(store, application)}
+        return [operation_of(row) for row in store.rows("replay_live", **chosen)]
+
+
+def _of_application(store: Store, application: str | None) -> list[str] | None:
+    """Return the ids of the operations of an application; None selects all."""
+    if application is None:
+        return None
+    query = DeadLetterFilter(application=application).to_query()
+    named = orjson.dumps(query).decode()[1:-1]  # as it is in a stored selection
+    rows = store.rows("operations_of_application", name=application, named=named)
+    return [row["operation_id"] for row in rows]
 
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
@@ -219,13 +246,14 @@ def cancel(
 
 
 def end_abandoned(store: Store, now: float) -> list[Operation]:
-    """End cancelled replays whose runner is gone, and return those that ended.
+    """End cancelled replays whose runner is gone and replays without a decision in time; return those that ended.
 
-    A runner of the same cluster does this too; this function covers clusters without one. Cheap if there are none.
+    A runner of the same cluster ends cancelled ones too; this function covers clusters without one. Cheap if there are
+    none.
     """
     _write_claims_of_dead_runners(store, now)
     waiting = [row["operation_id"] for row in store.rows("replay_ending")]
-    ended = []
+    ended = expire_undecided(store, now)
     for operation_id in waiting:
         with store.borrow(write=True):
             operation = get(store, operation_id)
@@ -233,6 +261,16 @@ def end_abandoned(store: Store, now: float) -> list[Operation]:
                 with contextlib.suppress(StoreTooNew):
                     ended.append(end_cancelled(store, operation, now))
     return [operation for operation in ended if operation.ended]
+
+
+def expire_undecided(store: Store, now: float) -> list[Operation]:
+    """End the replays that waited longer than DECIDE_WITHIN for a decision; their records remain dead letters."""
+    expired = []
+    for row in store.rows("replay_undecided", since=now - DECIDE_WITHIN, now=now):
+        with store.borrow(write=True), contextlib.suppress(StoreTooNew):
+            if get(store, row["operation_id"]).state == "ready":
+                expired.append(end(store, row["operation_id"], now, expired=True))
+    return expired
 
 
 def _write_claims_of_dead_runners(store: Store, now: float) -> None:
@@ -276,10 +314,16 @@ def _release_dead_letters(store: Store, operation_id: str, now: float) -> None:
         )
 
 
-def end(store: Store, operation_id: str, now: float, *, stopped: str | None = None) -> Operation:
-    """End an operation that is complete, cancelled, or stopped for the reason `stopped`; call it in a write block."""
+def end(
+    store: Store, operation_id: str, now: float, *, stopped: str | None = None, expired: bool = False
+) -> Operation:
+    """End an operation that is complete, cancelled, `expired` or stopped for the reason `stopped`.
+
+    Call it in a write block.
+    """
     operation = get(store, operation_id)
-    state: State = "stopped" if stopped else "cancelled" if operation.state == "cancelled" else "done"
+    cancelled = expired or operation.state == "cancelled"
+    state: State = "stopped" if stopped else "cancelled" if cancelled else "done"
     if state != "done":
         with store.borrow(write=True) as connection:
             replay_waves.begin_change_of(connection, operation_id)
@@ -287,12 +331,15 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
         rest = store.execute(
             "replay_skip_gone", operation=operation_id, states=[*gone], texts=[*gone.values()], now=now
         )
-        rest += store.execute("replay_skip_rest", operation=operation_id, text=stopped or CANCELLED, now=now)
+        rest += store.execute(
+            "replay_skip_rest", operation=operation_id, text=stopped or _unsent(expired), now=now
+        )
         store.execute(
             "replay_count", operation=operation_id, acknowledged=0, landed=0, failed=0, skipped=rest
         )
         operation = get(store, operation_id)
-    message = sentence(operation, store.rows("replay_reasons", operation=operation_id), stopped=stopped)
+    reasons = store.rows("replay_reasons", operation=operation_id)
+    message = sentence(operation, reasons, stopped=stopped, expired=expired)
     store.execute("replay_end", operation=operation_id, state=state, now=now, message=message)
     store.audit(
         who=operation.who,
@@ -305,11 +352,23 @@ def end(store: Store, operation_id: str, now: float, *, stopped: str | None = No
     return get(store, operation_id)
 
 
-def sentence(operation: Operation, reasons: Sequence[dict[str, Any]], *, stopped: str | None = None) -> str:
+def _unsent(expired: bool) -> str:
+    return UNDECIDED if expired else CANCELLED
+
+
+def sentence(
+    operation: Operation,
+    reasons: Sequence[dict[str, Any]],
+    *,
+    stopped: str | None = None,
+    expired: bool = False,
+) -> str:
     """Return the result as a sentence, such as "Replayed 40 of 43; 3 failed again: Broker: Policy violation"."""
     if not operation.total:
         return "Nothing to replay"
     first = "Cancelled: replayed" if operation.state == "cancelled" else "Replayed"
+    if expired:
+        first = "Expired: replayed"
     if stopped:
         first = f"Stopped automatically. {stopped}. Replayed"
     parts = [f"{first} {operation.acknowledged:,} of {operation.total:,}"]

@@ -19,6 +19,7 @@ UNKNOWN_CLUSTER = (
 )
 CHANGED = "changed after the replay was planned"
 CANCELLED = "cancelled before being sent"
+UNDECIDED = "the plan expired without a decision"
 UNCLAIMED_REASONS: Mapping[str | None, str] = MappingProxyType(
     {
         "archived": "archived after the replay was planned",

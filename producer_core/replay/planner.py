@@ -23,6 +23,7 @@ from producer_core.replay.operation import (
     Operation,
     check_rate,
     end,
+    expire_undecided,
     get,
     live,
     operation_of,
@@ -91,6 +92,8 @@ def plan(
     with `go_by_itself` it waits only if a decision is needed (see `DryRun.safe`). Without `check_first` it starts at
     once and looks up newer keys only on topics on which the plan depends.
 
+    An undecided replay expires after DECIDE_WITHIN seconds; its records remain dead letters.
+
     `canary` records (10; 0 for none) are settled before the rest. The replay stops if more than `stop_percent` % (50) of
     them, or of the `stop_last` (50) latest outcomes, failed again. `newer` controls records whose key has a newer
     record, `inconclusive` controls records that may be on their topic and are not found there. `reason` is the
@@ -100,6 +103,7 @@ def plan(
     now, wanted = clock(), selection_text(selection)
     with store.borrow(write=True) as connection:
         replay_waves.begin_change(connection)
+        expire_undecided(store, now)
         reach = _reach(store, can_run, now)
         for existing in map(operation_of, store.rows("replay_same", selection=wanted)):
             if reach.has(existing.cluster_id) and not (

@@ -197,7 +197,7 @@ class ReplayRunner:
                 if not preflight:
                     self._sweep()
                 self._store_away = False
-            except ProducerError as error:
+            except (ProducerError, OSError) as error:  # a folder that is moved can fail anywhere
                 ran = False
                 self._away(error)
             if preflight:
@@ -216,7 +216,7 @@ class ReplayRunner:
             self._swept_changes = changes
             end_abandoned(self._store, self._clock())
 
-    def _away(self, error: ProducerError) -> None:
+    def _away(self, error: Exception) -> None:
         """Log the error once until the store is available again."""
         if not self._store_away:
             logger.warning(**with_fields("cannot read replays from the store", error=str(error)))

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class SelectionRow(NamedTuple):
-    """One group of records; `left_out` is the reason why they are not sent, None if they are."""
+    """One group of records; `left_out` is the reason why they are not sent, None if they are.
+
+    `flag` is the finding of the preflight check on the records of an operation.
+    """
 
     topic: str
     partition: int | None
@@ -26,6 +29,7 @@ class SelectionRow(NamedTuple):
     left_out: str | None
     records: int
     bytes: int
+    flag: str | None = None
 
 
 class SchemaIdCount(NamedTuple):
@@ -77,7 +81,7 @@ SELECT dead.topic, dead.partition, dead.verdict,
             WHEN NOT dead.replayable THEN 'not_replayable'
             WHEN dead.quarantined THEN 'quarantined'
             WHEN dead.cluster_id NOT IN ('', ?) THEN 'other_cluster' ELSE 'skipped' END AS left_out,
-       count(*) AS records, sum(coalesce(records.size, 0))::BIGINT AS bytes
+       count(*) AS records, sum(coalesce(records.size, 0))::BIGINT AS bytes, records.flag
 FROM operation_records AS records JOIN dead_letters AS dead USING (message_id)
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed', 'skipped')
 GROUP BY ALL"""

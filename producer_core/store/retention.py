@@ -122,6 +122,7 @@ def _expired(keep: Retention, now: float) -> list[tuple[str, float]]:
         (f"operation_records WHERE operation_id IN (SELECT operation_id FROM {_FINISHED})", hours),
         (_FINISHED, hours),
         ("producers WHERE seen_at < $before", hours),
+        ("compression_samples WHERE measured_at < $before", hours),
         (f"dead_letters WHERE {_SETTLED}", now - keep.keep_settled),
         ("ledger WHERE written_at < $before", now - keep.keep_ledger),
         ("ledger_given_up WHERE given_up_at < $before", now - keep.keep_ledger),

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 import orjson
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 logger = queued_logger(__name__)
+
+T = TypeVar("T")
 
 
 class RenewableLease(Protocol):
@@ -124,6 +126,25 @@ class Store:
 
     def append(self, *batches: Batch) -> int:
         """Merge recorder batches in one transaction; return how many were new. Do not call it inside a write block."""
+        return self.with_current_schema(lambda: self._append(batches))
+
+    def with_current_schema(self, work: Callable[[], T]) -> T:
+        """Return the result of the work. If it fails because a copy with an earlier schema was put back while this process
+        runs, migrate the file and do the work again."""
+        try:
+            return work()
+        except StoreError as error:
+            if type(error) is not StoreError or not self._is_older():
+                raise
+        self._prepare()
+        return work()
+
+    def _is_older(self) -> bool:
+        """Whether the file lacks a migration of this version."""
+        with unattended(), self._pool.borrow() as connection:
+            return check(connection, self.path) < newest()
+
+    def _append(self, batches: Sequence[Batch]) -> int:
         with self.borrow(write=True, routine=self._are_heartbeats(batches)) as connection:
             replaced = self._committed.find_replaced(connection, batches)
             new = merge.merge(connection, *batches, now=self._clock())
@@ -234,6 +255,9 @@ class Store:
 
         A version that lacks a required feature rolls up nothing.
         """
+        return self.with_current_schema(lambda: self._rollup(now))
+
+    def _rollup(self, now: float) -> int:
         with self.borrow() as connection:
             if required_features.refusal(connection):
                 return 0
@@ -248,6 +272,9 @@ class Store:
 
         A version that lacks a required feature deletes nothing.
         """
+        return self.with_current_schema(lambda: self._prune(now))
+
+    def _prune(self, now: float) -> int:
         with self.borrow() as connection:
             if required_features.refusal(connection):
                 return 0

@@ -63,6 +63,17 @@ freezing = subprocess.Popen(["sh", "-c", f"sleep 1; kill -STOP {os.getpid()}"])
 """
 """Stops the kernel process, because JupyterLab replies to widgets while a cell runs (subshells)."""
 
+AFTER_SENDS = """
+second = ReliableKafkaProducer(broker.bootstrap_servers, store="second.duckdb", cluster_id=broker.cluster_id)
+print(repr(second.monitor()).splitlines()[0])
+for n in range(30):
+    second.send_message("orders", {"n": n})
+    print(repr(second.monitor()).splitlines()[0])
+    if n == 28:
+        second.flush()
+second.close()
+"""
+
 
 @pytest.fixture(scope="module")
 def jupyter(tmp_path_factory):
@@ -142,7 +153,7 @@ def test_quickstart_ends_with_an_empty_queue(executed):
     assert "40 x POLICY_VIOLATION on payments, replay: safe" in run
     assert "40 replayed, 0 left" in run
     assert "CloseReport(acknowledged=2539, dead=40, journaled=0, lost=0)" in run
-    assert "dead letters<br><b>40</b>" in run
+    assert "Dead letters<br><b>40</b>" in run
     assert "4111" not in "".join(
         text_of(cell["outputs"]) for cell in executed[0]["quickstart"]["cells"] if "outputs" in cell
     )
@@ -271,6 +282,15 @@ def test_a_kernel_has_one_widget_per_producer_and_one_producer_per_journal(kerne
     assert "2 rows to orders" in sent and "2 acknowledged" in sent
 
 
+def test_a_monitor_right_after_a_send_never_says_that_nothing_is_delivered(kernel):
+    _, client = kernel
+    output_of(client, MAKE)
+    messages = [one["content"] for one in run(client, AFTER_SENDS) if one["msg_type"] == "stream"]
+    said = "".join(one["text"] for one in messages if one["name"] == "stdout").splitlines()
+    assert len(said) == 31 and said[-1].startswith("Delivering.")
+    assert all(re.match(r"Connecting to the brokers\.|Delivering\.", line) for line in said), said
+
+
 def test_the_widget_requires_only_comm_messages(kernel, chromium, tmp_path):
     _, client = kernel
     with browser(chromium) as page:
@@ -288,7 +308,7 @@ def test_the_widget_requires_only_comm_messages(kernel, chromium, tmp_path):
 
         # A message that fails appears at the next refresh.
         front.until(lambda: cause.count() and "40" in cause.inner_text())
-        assert page.locator("svg rect").count()
+        front.until(lambda: page.locator(".pc-line").count() and page.locator(".pc-trend rect").count())
         front.run("for n in range(5):\n    producer.send_message('payments', {'n': n})\nproducer.flush()")
         front.until(lambda: re.match(r"45\s+POLICY_VIOLATION on payments", cause.inner_text()))
 
@@ -516,10 +536,17 @@ def test_the_widget_works_in_jupyterlab(lab, chromium):
         began = time.monotonic()
         run_cell(page, 1)
         first = widget_of(page)
-        first.locator("svg rect").first.wait_for()
+        first.locator(".pc-line").first.wait_for(state="attached")
         print(f"run to chart: {time.monotonic() - began:.2f} s")
         assert not page.locator("[class^=pc-static]").is_visible()
         shows(page, first, ".pc-cause", "40\\s+POLICY_VIOLATION on payments")
+        # Three charts have a time axis and units; a cause has its dead letters over time.
+        assert first.locator(".pc-chart").count() == 3
+        for chart in first.locator(".pc-chart").all():
+            assert re.search(r"\d\d:\d\d", chart.locator(".pc-x").first.inner_text())
+            assert chart.locator(".pc-y").count() >= 2
+        assert first.locator(".pc-trend rect").count()
+        shows(page, first, ".pc-legend >> nth=2", "(?s)p50 .*p99 ")
         page.screenshot(path=str(folder / "light.png"))
         page.emulate_media(color_scheme="dark")
         page.locator("body[data-jp-theme-light=false]").wait_for(state="attached")
@@ -541,7 +568,7 @@ def test_the_widget_works_in_jupyterlab(lab, chromium):
         # With two widgets at once, each shows the changes that the other makes.
         run_cell(page, 3)
         second = widget_of(page, 1)
-        second.locator("svg rect").first.wait_for()
+        second.locator(".pc-line").first.wait_for(state="attached")
         open_confirmation(second, "Clear 40", "Clear 40 dead letters")
         page.keyboard.press("Escape")
         second.locator(".pc-question").wait_for(state="hidden")
@@ -590,7 +617,7 @@ def test_the_widget_works_in_notebook_7(lab, chromium):
         run_cell(page, 0, to_end=True)
         run_cell(page, 1)
         widget = widget_of(page)
-        widget.locator("svg rect").first.wait_for()
+        widget.locator(".pc-line").first.wait_for(state="attached")
         assert not page.locator("[class^=pc-static]").is_visible()
         open_confirmation(widget, "Replay 40", "cannot cause duplicates")
         page.screenshot(path=str(folder / "seven.png"))

@@ -188,7 +188,11 @@ def test_a_backoff_cap_below_the_default_lowers_the_backoff():
         ({"linger_ms": 10**9}, "'linger_ms': 1000000000 is outside the allowed range", "this range"),
         ({"request_timeout_ms": 5}, "'request_timeout_ms': 5 is outside the allowed range", "this range"),
         ({"acks": "most"}, "'acks': 'most' is not valid", "all, 0 or 1"),
-        ({"compression_type": "lz5"}, "'compression_type': 'lz5' is not valid", "gzip, snappy, lz4 or zstd"),
+        (
+            {"compression_type": "lz5"},
+            "'compression_type': 'lz5' is not valid",
+            "gzip, snappy, lz4, zstd or auto",
+        ),
         ({"debug": "lz5"}, "'debug': Invalid value \"lz5\"", "CONFIGURATION.md"),
         ({"buffer_memory": "much"}, "buffer_memory='much'", "whole number"),
         ({"client_id": object()}, "'client_id': <object object at .* is not a string", "Use a string"),
@@ -518,3 +522,13 @@ def test_a_missing_part_of_the_client_credentials_is_named(missing):
 )
 def test_other_sources_of_tokens_are_left_to_the_client(settings):
     assert settings.items() <= client_config("a:1", {**TOKENS, **settings}).settings.items()
+
+
+@pytest.mark.parametrize("value", ["auto", "AUTO"])
+def test_compression_auto_starts_with_lz4_and_each_client_gets_the_codec_of_its_time(value):
+    config = client_config("nowhere:9092", {"compression_type": value})
+    assert config.settings["compression.type"] == "lz4"
+    assert "compression.type" not in config.given
+    assert config.masked()["compression.type"] == "auto"
+    assert config.compression is not None and config.compression() == "lz4"
+    assert client_config("nowhere:9092", {"compression.type": "zstd"}).compression is None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _NO_REPLAY = "No replay yet. Start one with producer-core dlq replay."
+_NO_MATCH = "No replay of this application or cluster."
 
 
 @click.group(short_help="Inspect, start, pause, resume and cancel replays.")
@@ -39,18 +40,28 @@ def replay() -> None:
 
 
 @replay.command(name="list")
+@options.application
+@options.cluster
 @options.store_option
 @click.option("--limit", type=options.ROWS, default=20, show_default=True, help="Maximum number of replays.")
 @options.as_json
-def list_(store_path: Path | None, limit: int, as_json: bool) -> None:
-    """List the latest replays with their states."""
+def list_(
+    application: str | None, cluster: str | None, store_path: Path | None, limit: int, as_json: bool
+) -> None:
+    """List the latest replays with their states.
+
+    --application selects the replays of its dead letters; a replay of several applications is listed for each of them.
+
+    \b
+      producer-core replay list --application checkout
+    """
     from producer_core.replay import list_operations
 
-    found = list_operations(_current_store(store_path), limit=limit)
+    found = list_operations(_current_store(store_path), limit=limit, application=application, cluster=cluster)
     if as_json:
         output.emit([replay_text.as_dict(operation, operation.message or "") for operation in found])
     elif not found:
-        output.say(_NO_REPLAY)
+        output.say(_NO_REPLAY if application is None and cluster is None else _NO_MATCH)
     else:
         columns = ("replay", "state", "started", "by", "done", "of", "failed again", "skipped", "message")
         output.table(

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
+from click.core import ParameterSource
 
+from producer_core._internal.join_names import join_names
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.cli import options, output
 from producer_core.cli.send.open_rows import FORMATS, TYPES, Format, InputRows, Types, open_rows
+from producer_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from producer_core.cli.send import resume_check
+
+DELIVERIES = ("at_least_once", "exactly_once")
 
 _HELP = """Send the rows of FILE to TOPIC. Without FILE, or with -, read standard input.
 
@@ -57,6 +64,9 @@ registers the schema. With -X value.serializer=avro (or json) instead, the lates
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.
 
+SETTINGS. --config-file may be a producer's file. Its application, cluster_id, dead_letter_topic, delivery and
+telemetry_topic apply unless an option sets them; a note names the other arguments of a producer, which do not.
+
 CTRL-C stops reading, waits for the rows in flight, and prints how to resume. A second Ctrl-C abandons the rows in
 flight.
 
@@ -86,7 +96,7 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
 @click.option("--no-store", is_flag=True, help="Keep no statistics; write dead letters to the spill file.")
 @click.option(
     "--delivery",
-    type=click.Choice(("at_least_once", "exactly_once")),
+    type=click.Choice(DELIVERIES),
     default="at_least_once",
     show_default=True,
     help="Delivery guarantee across crashes.",
@@ -149,6 +159,11 @@ elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code
     metavar="NAME",
     help="Application of the messages; default: $PRODUCER_CORE_APPLICATION.",
 )
+@click.option(
+    "--dead-letter-topic",
+    metavar="TOPIC",
+    help="Also publish each dead letter to this topic; {topic} is the topic of the message. Requires the store.",
+)
 @click.option("--cluster-id", help="Refuse to send to any other cluster.")
 @click.option(
     "--wait",
@@ -187,6 +202,7 @@ def send(
     delimiter: str | None,
     telemetry_topic: str | None,
     application: str | None,
+    dead_letter_topic: str | None,
     cluster_id: str | None,
     wait: float,
     as_json: bool,
@@ -200,6 +216,8 @@ def send(
         raise click.UsageError("--store and --no-store contradict each other.")
     if no_store and telemetry_topic:
         raise click.UsageError("--telemetry-topic requires the store; omit --no-store.")
+    if no_store and dead_letter_topic:
+        raise click.UsageError("--dead-letter-topic requires the store; omit --no-store.")
     send_run.check_headers(headers)
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():
@@ -214,6 +232,15 @@ def send(
     )
     with contextlib.closing(rows), contextlib.ExitStack() as stack:
         addresses, config = options.client_settings(servers, settings, config_file)
+        of_file = options.producer_arguments(config_file)
+        if ctx.get_parameter_source("delivery") is ParameterSource.DEFAULT:
+            delivery = _delivery_of(of_file, delivery)
+        cluster_id = cluster_id or of_file.get("cluster_id")
+        application = application or of_file.get("application")
+        if not no_store:
+            telemetry_topic = telemetry_topic or of_file.get("telemetry_topic")
+            dead_letter_topic = dead_letter_topic or of_file.get("dead_letter_topic")
+        _note_unused(of_file)
         config = with_schema_options(config, value_schema, schema_registry)
         if rate is not None:
             config = {**config, "max_messages_per_second": rate}
@@ -221,7 +248,7 @@ def send(
         found = send_run.check_cluster(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait
         )
-        send_run.check_places(None if no_store else store_path, telemetry_topic)
+        send_run.check_places(None if no_store else store_path, telemetry_topic, dead_letter_topic)
         resumable: resume_check.ResumableJob | None = None
         if resume_check.can_resume(path, delivery, dedup=dedup, cluster_id=found, restart=restart):
             row_options = {
@@ -248,6 +275,7 @@ def send(
             circuit_breaker=circuit_breaker,
             application=application,
             telemetry_topic=telemetry_topic,
+            dead_letter_topic=dead_letter_topic,
             resumable=resumable,
             listener=listener,
         )
@@ -267,6 +295,31 @@ def send(
         output.say(f"Note: {note}", err=True)
     output.emit(summary.to_json()) if as_json else _print(summary, rows)
     ctx.exit(summary.exit_code)
+
+
+_FROM_FILE = ("application", "cluster_id", "dead_letter_topic", "delivery", "telemetry_topic")
+"""Arguments of a producer that `send` takes from a file of settings, unless an option sets them."""
+
+
+def _delivery_of(of_file: Mapping[str, Any], default: str) -> str:
+    found = str(of_file.get("delivery", default))
+    if found not in DELIVERIES:
+        raise ConfigError(
+            f"delivery={short_repr(found)} in --config-file is not valid.",
+            fix=f"Use {' or '.join(DELIVERIES)}.",
+        )
+    return found
+
+
+def _note_unused(of_file: Mapping[str, Any]) -> None:
+    """Name the arguments of a producer in the file that have no effect on a send."""
+    unused = sorted(of_file.keys() - set(_FROM_FILE))
+    if unused:
+        text = join_names(unused)
+        output.say(
+            f"Note: {text} in --config-file {'applies' if len(unused) == 1 else 'apply'} to producers, not to this command.",
+            err=True,
+        )
 
 
 def _exit_complete(

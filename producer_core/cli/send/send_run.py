@@ -46,6 +46,7 @@ from producer_core.errors import (
 from producer_core.events import Hook, Notice, Remark
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import encode_headers
+from producer_core.producer.arguments import dead_letter_topic_of
 from producer_core.producer.guarantees import DeliveryGuarantee
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.store import Store
@@ -113,8 +114,11 @@ def check_cluster(
     return found
 
 
-def check_places(store: Path | None, telemetry_topic: str | None) -> None:
-    """Refuse an unusable store or telemetry topic before this send writes any state."""
+def check_places(
+    store: Path | None, telemetry_topic: str | None, dead_letter_topic: str | None = None
+) -> None:
+    """Refuse an unusable store, telemetry topic or dead-letter topic before this send writes any state."""
+    dead_letter_topic_of(dead_letter_topic, has_store=True)
     if telemetry_topic is not None and not is_topic_name(telemetry_topic):
         raise ConfigError(f"--telemetry-topic {telemetry_topic!r} is not a topic name.", fix=TOPIC_RULE)
     if store is not None:
@@ -157,6 +161,7 @@ def open_producer(
     circuit_breaker: bool = False,
     application: str | None = None,
     telemetry_topic: str | None = None,
+    dead_letter_topic: str | None = None,
     resumable: ResumableJob | None = None,
     listener: ReportListener | None = None,
 ) -> ReliableKafkaProducer:
@@ -167,6 +172,7 @@ def open_producer(
         {"max_block_ms": _BLOCK_MS, **config},
         store=store,
         telemetry_topic=telemetry_topic,
+        dead_letter_topic=dead_letter_topic,
         ledger=store is not None,
         cluster_id=cluster_id or None,
         enable_deduplication=dedup,

@@ -24,7 +24,7 @@ from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.batch_reports import BatchReports
 from producer_core.delivery.exactly_once.transaction_errors import is_permanent_rejection
 from producer_core.delivery.record_batch import RecordBatch
-from producer_core.delivery.text_ids import create_producer
+from producer_core.delivery.sending_client import create_producer
 from producer_core.errors import ConfigError
 
 logger = queued_logger(__name__)

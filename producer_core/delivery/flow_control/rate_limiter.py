@@ -89,7 +89,7 @@ class RateLimit:
                 self._waiting.append(reservation)
                 self._last = at
             self._changes += 1
-            self._take(tokens, at)
+            self._take(self._tokens(size), at)  # a signal handler may have replaced the buckets
             return reservation
 
     def cancel(self, reservation: Reservation, now: float) -> None:

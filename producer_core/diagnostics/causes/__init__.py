@@ -4,7 +4,7 @@ Each rule examines the measurements of one time slice. A cause outweighs its eff
 fills because of that, both are reported, the broker first.
 """
 
-from producer_core.diagnostics.causes.ranking import diagnose, over_time
+from producer_core.diagnostics.causes.ranking import LATEST_S, diagnose, over_time
 from producer_core.diagnostics.causes.values import (
     BrokerNumbers,
     CauseFinding,
@@ -14,4 +14,14 @@ from producer_core.diagnostics.causes.values import (
     merged,
 )
 
-__all__ = ["BrokerNumbers", "CauseFinding", "CauseInputs", "Tone", "diagnose", "mean", "merged", "over_time"]
+__all__ = [
+    "LATEST_S",
+    "BrokerNumbers",
+    "CauseFinding",
+    "CauseInputs",
+    "Tone",
+    "diagnose",
+    "mean",
+    "merged",
+    "over_time",
+]

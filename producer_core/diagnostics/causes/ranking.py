@@ -17,7 +17,7 @@ _ENDED_AFTER = 10.0
 """Seconds without a new finding after which a problem is over."""
 _RECENT = 20.0
 """Seconds without a new finding after which a problem that adds up over time is over."""
-_LATEST = 3.0
+LATEST_S = 3.0
 """Seconds of the latest samples, which alone decide about momentary states."""
 _MINUTE = 60.0
 
@@ -75,7 +75,7 @@ def _ongoing(
         part for part in last_minute if part.samples
     ]
     newest = max((part.at + part.seconds for part in sampled), default=0.0)
-    latest = [part for part in sampled if part.at + part.seconds > newest - _LATEST]
+    latest = [part for part in sampled if part.at + part.seconds > newest - LATEST_S]
     states = {found.key for found in diagnose(merged(latest or last_minute)) if found.state}
     end = max(part.at + part.seconds for part in last_minute)
     recent = [part for part in last_minute if part.at + part.seconds > end - _RECENT]

@@ -3,56 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
-from producer_core.dlq import DeadLetterFilter, DeadLetters, lookup, replay_waves
+from producer_core.dlq import DeadLetterFilter, DeadLetters, replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.topics.origin import WrittenDialect
-from producer_core.dlq.topics.write_headers import write
-from producer_core.errors import BrokerError, ConfigError, NotAccepted, ReplayError, StoreError
-from producer_core.events import DeadLetter
-from producer_core.kafka import clients, record_lookup
+from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher
+from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender, prober
+from producer_core.errors import BrokerError, ConfigError, ReplayError, StoreError
+from producer_core.kafka import clients
 from producer_core.kafka.topic_config import TopicConfigQuery
-from producer_core.store import safe_verdicts
 from producer_core.store.lease import Lease
-from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
-    from producer_core.delivery.reports import ReplayResult
     from producer_core.store import Store
 
 TOPIC = "{topic}-dlt"
 """Spring's name for the dead-letter topic of a topic."""
-PUBLISHED = (
-    "The message was published to a dead-letter topic, and a reader of that topic may have replayed it."
-)
+LEASE_NAME = "dlq publish"
+"""The lease with which only one process publishes from a store."""
 SLICE = 1000
 _SLICE_BYTES = 16 * 1024 * 1024
 _LISTING_ROWS = 20_000
 _QUERY_LIMIT = 60.0  # seconds for listing these rows among ten million
-_PROBE_TIMEOUT = 60.0
 _MAX_QUOTED_FAILURES = 5
-_EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
 _LISTING = f"""
 SELECT message_id, accepted_at, topic, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size
 FROM dead_letters WHERE {{where}} AND (accepted_at > ? OR (accepted_at = ?
   AND (length(message_id) > ? OR (length(message_id) = ? AND message_id > ?))))
 ORDER BY {OLDEST_FIRST} LIMIT ?"""
-_EVENTS = """
-SELECT message_id, what, text, happened_at FROM letter_events
-WHERE message_id IN (SELECT unnest(?::VARCHAR[])) AND what IN ('publishing', 'published') ORDER BY happened_at"""
 
 Progress = Callable[[int, int], None]
 """Called with the number of dead letters processed and the total."""
@@ -74,18 +64,11 @@ class PublishSummary:
 
 
 @dataclass(frozen=True)
-class _Listed:
+class Listed:
     message_id: str
     accepted_at: float
     topic: str
     size: int
-
-
-class PublishingProducer(Protocol):
-    """The methods of a producer that publishing needs."""
-
-    def resend(self, dead_letter: DeadLetter, settled: Callable[[ReplayResult], None]) -> None: ...
-    def close(self) -> object: ...
 
 
 OpenProducer = Callable[[str, Mapping[str, Any]], PublishingProducer]
@@ -137,7 +120,7 @@ def publish(
             f"{live[0]} is an original topic; its consumers would read the dead letters as messages.",
             fix="Choose another topic with --to-topic, such as {topic}-dlt, or use dlq replay to send them again.",
         )
-    _check_topics({topic_for(name, topic) for name in counts}, config, stopping)
+    check_topics({topic_for(name, topic) for name in counts}, config, stopping)
     with job.lease_held(stopping):
         job.audit(0, f"Started to publish {job.total:,} to {topic}.")
         try:
@@ -176,7 +159,7 @@ class _PublishJob:
     @contextlib.contextmanager
     def lease_held(self, stopping: Callable[[], bool]) -> Iterator[None]:
         """Hold the lease with which only one process publishes from a store. The lease of a dead process expires."""
-        self.lease = Lease(self.store, "dlq publish", uuid.uuid4().hex)
+        self.lease = Lease(self.store, LEASE_NAME, uuid.uuid4().hex)
         deadline = time.monotonic() + LEASE + 5
         while not self.lease.hold(self.clock()):
             if time.monotonic() > deadline or stopping():
@@ -192,131 +175,35 @@ class _PublishJob:
                 self.lease.drop()
 
     def run(self, producer: PublishingProducer, stopping: Callable[[], bool], progress: Progress) -> None:
+        events = PublicationEvents(self.store, who=self.who, origin=self.origin, clock=self.clock)
+        probe = prober(self.config.settings)
+        sender = TopicSender(self.dialect, probe=probe, while_waiting=self._renew_lease)
+        publisher = SlicePublisher(events, sender, only_dead=self.where.state == "dead", again=self.again)
         processed = 0
         for slice_ in _slices(self.store, self.where, self.clock()):
             if stopping() or self.problem:
                 return
             self._renew_lease()
             failed_before = self.failed
-            self._publish_slice(producer, slice_)
+            self._publish_slice(publisher, producer, slice_)
             processed += len(slice_)
             progress(processed, max(processed, self.total))
             if self.failed - failed_before == len(slice_) > 1:
                 self.problem = f"none of {len(slice_):,} could be published"
 
-    def _publish_slice(self, producer: PublishingProducer, slice_: Sequence[_Listed]) -> None:
-        targets = {one.message_id: topic_for(one.topic, self.name) for one in slice_}
-        earlier = _earlier_publications(self.store, targets)
-        with self.store.borrow(write=True) as connection:  # of a replay that started after the publication
-            replay_waves.begin_change(connection)
-        dead_letters = [
-            dead_letter
-            for dead_letter in DeadLetters(self.store).bodies(list(targets))
-            if dead_letter.state not in ("purged", "replaying")
-            and (self.again or dead_letter.message_id not in earlier.published)
-        ]
-        self.already += len(slice_) - len(dead_letters)
-        dead_letters = self._without_sent(dead_letters, earlier.started, targets)
-        if dead_letters:
-            self._add_events(
-                "publishing", {one.message_id: f"to {targets[one.message_id]}" for one in dead_letters}
-            )
-            self._revoke_safe_verdicts(dead_letters)
-            self._settle(self._send(producer, dead_letters, targets), targets)
-
-    def _revoke_safe_verdicts(self, dead_letters: Sequence[DeadLetter]) -> None:
-        selected = lookup.id_in([one.message_id for one in dead_letters])
-        with self.store.borrow(write=True) as connection:
-            safe_verdicts.revoke(connection, PUBLISHED, *selected)
-
-    def _without_sent(
-        self, dead_letters: Sequence[DeadLetter], started: Mapping[str, float], targets: Mapping[str, str]
-    ) -> list[DeadLetter]:
-        """Look on the topics for dead letters whose publication an earlier run started but did not record. Return those
-        to send."""
-        ids_by_topic: dict[str, list[str]] = defaultdict(list)
-        for dead_letter in dead_letters:
-            if dead_letter.message_id in started:
-                ids_by_topic[targets[dead_letter.message_id]].append(dead_letter.message_id)
-        results: dict[str, record_lookup.ProbeResult] = {}
-        for topic, ids in ids_by_topic.items():
-            since_ms = int(min(started[message_id] for message_id in ids) * 1000)
-            results |= record_lookup.find_records(
-                self.config.settings,
-                topic,
-                ids,
-                since_ms=since_ms,
-                timeout=_PROBE_TIMEOUT,
-                max_records=2_000_000,
-            )
-        found = {one: result for one, result in results.items() if result.outcome == "found"}
-        self._add_events(
-            "published",
-            {one: _at(targets[one], result.partition, result.offset) for one, result in found.items()},
+    def _publish_slice(
+        self, publisher: SlicePublisher, producer: PublishingProducer, slice_: Sequence[Listed]
+    ) -> None:
+        result = publisher.publish(
+            producer, {one.message_id: topic_for(one.topic, self.name) for one in slice_}
         )
-        self.found += len(found)
-        unknown = {one: result for one, result in results.items() if result.outcome == "inconclusive"}
-        if not self.again:
-            for result in unknown.values():
-                self._add_failure(f"an earlier run may have published it ({result.text})")
-        left_out = found.keys() | (set() if self.again else unknown.keys())
-        return [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in left_out]
-
-    def _send(
-        self, producer: PublishingProducer, dead_letters: Sequence[DeadLetter], targets: Mapping[str, str]
-    ) -> list[ReplayResult]:
-        reports: queue.SimpleQueue[ReplayResult] = queue.SimpleQueue()
-        results: list[ReplayResult] = []
-        sent = 0
-        for dead_letter in dead_letters:
-            record = replace(
-                dead_letter,
-                topic=targets[dead_letter.message_id],
-                headers=write(dead_letter, self.dialect),
-                partition=None,
-            )
-            while True:
-                try:
-                    producer.resend(record, reports.put)
-                    sent += 1
-                except ValueError as error:  # this record can never be sent
-                    self._add_failure(str(error))
-                except NotAccepted:
-                    if len(results) == sent:
-                        raise
-                    results.append(self._next_result(reports))
-                    continue
-                break
-        while len(results) < sent:
-            results.append(self._next_result(reports))
-        return results
-
-    def _next_result(self, reports: queue.SimpleQueue[ReplayResult]) -> ReplayResult:
-        """Wait for the next result. Each delivery ends within the delivery timeout."""
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return reports.get(timeout=1.0)
-            self._renew_lease()
-
-    def _settle(self, results: Iterable[ReplayResult], targets: Mapping[str, str]) -> None:
-        places: dict[str, str] = {}
-        for one in results:
-            if one.outcome == "acknowledged":
-                places[one.message_id] = _at(targets[one.message_id], one.partition, one.offset)
-                self.published[targets[one.message_id]] += 1
-            else:
-                self._add_failure(
-                    one.text or (one.dead_letter.error_text if one.dead_letter else "no reason given")
-                )
-        self._add_events("published", places)
-
-    def _add_events(self, what: str, texts: Mapping[str, str]) -> None:
-        """Add an event for each dead letter, with the text for its id."""
-        if texts:
-            now = self.clock()
-            rows = [(one, now, what, self.who, self.origin, text) for one, text in texts.items()]
-            with self.store.borrow(write=True) as connection:
-                insert(connection, "letter_events", _EVENT_COLUMNS, rows)
+        self.published.update(result.published.values())
+        self.found += len(result.found)
+        self.already += len(result.left_out)
+        for text in result.failures:
+            self._add_failure(text)
+        if result.error is not None:
+            raise result.error
 
     def _renew_lease(self) -> None:
         if self.lease is not None and not self.lease.hold(self.clock()):
@@ -368,29 +255,7 @@ class _PublishJob:
         )
 
 
-@dataclass(frozen=True)
-class _EarlierPublications:
-    """The events of earlier runs: ids published to the same topic, and the start times of unfinished publications."""
-
-    published: frozenset[str]
-    started: Mapping[str, float]
-
-
-def _earlier_publications(store: Store, targets: Mapping[str, str]) -> _EarlierPublications:
-    published: set[str] = set()
-    started: dict[str, float] = {}
-    with store.borrow(limit=_QUERY_LIMIT) as connection:
-        rows = connection.execute(_EVENTS, [list(targets)]).fetchall()
-    for message_id, what, text, at in rows:
-        if what == "published" and str(text).startswith(f"at {targets[message_id]}["):
-            published.add(message_id)
-            started.pop(message_id, None)
-        elif what == "publishing" and text == f"to {targets[message_id]}":
-            started.setdefault(message_id, at)
-    return _EarlierPublications(frozenset(published), started)
-
-
-def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[list[_Listed]]:
+def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[list[Listed]]:
     """Yield the matching dead letters accepted until then, the oldest first, so that those of a key keep their order."""
     condition, parameters = where.where()
     at, last = float("-inf"), ""
@@ -400,15 +265,15 @@ def _slices(store: Store, where: DeadLetterFilter, until: float) -> Iterator[lis
             rows = connection.execute(
                 sql, [*parameters, at, at, len(last), len(last), last, _LISTING_ROWS]
             ).fetchall()
-        listed = [_Listed(*row) for row in rows]
-        yield from _by_size([one for one in listed if one.accepted_at <= until])
+        listed = [Listed(*row) for row in rows]
+        yield from by_size([one for one in listed if one.accepted_at <= until])
         if len(listed) < _LISTING_ROWS:
             return
         at, last = listed[-1].accepted_at, listed[-1].message_id
 
 
-def _by_size(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
-    slice_: list[_Listed] = []
+def by_size(listed: Sequence[Listed]) -> Iterator[list[Listed]]:
+    slice_: list[Listed] = []
     size = 0
     for one in listed:
         if slice_ and (len(slice_) == SLICE or size + one.size > _SLICE_BYTES):
@@ -420,8 +285,9 @@ def _by_size(listed: Sequence[_Listed]) -> Iterator[list[_Listed]]:
         yield slice_
 
 
-def _check_topics(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> None:
-    """Raise ConfigError if a topic is missing or compacted."""
+def check_topics(topics: set[str], config: ClientConfig, stopping: Callable[[], bool]) -> dict[str, int]:
+    """Return the number of partitions of each topic. Raise ConfigError if a topic is missing or compacted."""
+    partitions: dict[str, int] = {}
     client_errors: list[KafkaError] = []
     with clients.reader(config.settings, name="publish", on_error=client_errors.append) as handle:
         query = TopicConfigQuery(config.settings, handle, 30.0, stopping, client_errors)
@@ -438,10 +304,8 @@ def _check_topics(topics: set[str], config: ClientConfig, stopping: Callable[[],
                     f"{topic} is compacted and would keep only the last dead letter of each key.",
                     fix="Choose a topic with cleanup.policy=delete.",
                 )
-
-
-def _at(topic: str, partition: int | None, offset: int | None) -> str:
-    return f"at {topic}[{'?' if partition is None else partition}]@{'?' if offset is None else offset}"
+            partitions[topic] = facts.partitions
+    return partitions
 
 
 def _counts_by_topic(published: Mapping[str, int]) -> str:

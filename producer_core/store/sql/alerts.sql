@@ -1,6 +1,6 @@
 -- name: alerts_list
 -- Episodes, firing ones first, then the newest: all of them, or one state, or since a point in time. Those about producers
--- of another application or cluster are left out.
+-- of another application or cluster are left out. A producer without an application counts the dead letters of all.
 SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at,
        a.changed_at, a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by,
        a.telling, a.telling_end,
@@ -8,9 +8,10 @@ SELECT a.alert_id, a.rule, a.severity, a.subject, a.state, a.value, a.threshold,
                WHERE s.rule = a.rule AND s.subject IN ('', a.subject) AND s.until > $now) AS silenced
 FROM alerts a
 WHERE ($state IS NULL OR a.state = $state) AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since)
-  AND NOT EXISTS (SELECT 1 FROM producers
-                  WHERE producer_id IN (a.subject, a.told_by)
-                    AND (application <> $application OR cluster_id <> $cluster))
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY a.state = 'firing' DESC, a.started_at DESC
 LIMIT $limit;
 
@@ -248,7 +249,8 @@ WHERE alert_id = $alert_id ORDER BY queued_at, status;
 
 -- name: alerts_shown
 -- Episodes for a page: one, or those of a state in a time range, of a topic or a producer; the newest first. Those about
--- producers of another application or cluster are left out.
+-- producers of another application or cluster are left out. A producer without an application counts the dead letters of
+-- all.
 SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
        a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
        a.telling_end,
@@ -260,10 +262,40 @@ WHERE ($alert_id IS NULL OR a.alert_id = $alert_id) AND ($state IS NULL OR a.sta
   AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since) AND ($until IS NULL OR a.started_at < $until)
   AND ($topic IS NULL OR a.subject = $topic OR starts_with(a.subject, $topic::VARCHAR || '/'))
   AND ($producer IS NULL OR a.subject = $producer OR a.told_by = $producer)
-  AND NOT EXISTS (SELECT 1 FROM producers
-                  WHERE producer_id IN (a.subject, a.told_by)
-                    AND (application <> $application OR cluster_id <> $cluster))
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY a.started_at DESC LIMIT $limit;
+
+-- name: alerts_history
+-- Episodes as in alerts_shown, those of one rule and subject together: the latest one, their number, their first start, and
+-- the seconds for which they fired, in total and at most. `total` counts the episodes of all rules and subjects.
+SELECT a.rule, a.severity, a.subject, a.state, a.value, a.threshold, a.text, a.advice, a.started_at, a.changed_at,
+       a.resolved_at, a.acknowledged_by, a.acknowledged_at, a.fired_at, a.since, a.told_by, a.muted_by, a.telling,
+       a.telling_end, count(*) OVER same AS episodes, min(a.began) OVER same AS first_at,
+       sum(a.lasted) OVER same AS lasted, max(a.lasted) OVER same AS longest, count(*) OVER () AS total
+FROM (SELECT *, coalesce(fired_at, started_at) AS began,
+             greatest(0, coalesce(resolved_at, $now) - coalesce(fired_at, started_at)) AS lasted FROM alerts) a
+WHERE ($state IS NULL OR a.state = $state)
+  AND ($since IS NULL OR coalesce(a.resolved_at, $since) >= $since) AND ($until IS NULL OR a.started_at < $until)
+  AND ($topic IS NULL OR a.subject = $topic OR starts_with(a.subject, $topic::VARCHAR || '/'))
+  AND ($producer IS NULL OR a.subject = $producer OR a.told_by = $producer)
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = a.subject
+                    AND (p.application <> $application AND (p.application <> '' OR a.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
+WINDOW same AS (PARTITION BY a.rule, a.subject)
+QUALIFY row_number() OVER (PARTITION BY a.rule, a.subject ORDER BY a.started_at DESC) = 1
+ORDER BY a.started_at DESC LIMIT $limit;
+
+-- name: alerts_episodes
+-- The latest episodes of one rule and subject, and the number of all.
+SELECT rule, severity, subject, state, value, threshold, text, advice, started_at, changed_at, resolved_at,
+       acknowledged_by, acknowledged_at, fired_at, since, told_by, muted_by, telling, telling_end,
+       count(*) OVER () AS total
+FROM alerts WHERE rule = $rule AND subject = $subject AND state <> 'pending'
+ORDER BY started_at DESC LIMIT $limit;
 
 -- name: alerts_counted
 -- Per rule that ever fired: the number firing, pending and in total, and the start of the latest.

@@ -41,6 +41,27 @@ WHERE ($since IS NULL OR window_start < $since) AND ($topic IS NULL OR topic = $
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
 ORDER BY code;
 
+-- name: issues_first_seen
+-- When each error code was first reported or left a dead letter on each topic, as far back as the store goes.
+SELECT topic, code, min(seen)::DOUBLE AS first_seen
+FROM (SELECT topic, code, window_start AS seen FROM errors
+      WHERE ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
+        AND of_application(producer_id)
+      UNION ALL
+      SELECT topic, code, failed_at AS seen FROM dead_letters
+      WHERE ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
+        AND ($application IS NULL OR application = $application))
+GROUP BY topic, code ORDER BY topic, code;
+
+-- name: issues_series
+-- Failed attempts by window of `bucket` seconds, topic and error code.
+SELECT (window_start // $bucket * $bucket)::BIGINT AS window_start, topic, code, sum(count)::BIGINT AS count
+FROM errors
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
+GROUP BY 1, topic, code ORDER BY 1, topic, code;
+
 -- name: groups_that_died_again
 -- Of these groups, those with a dead letter that failed before and was replayed: its first failure is overwritten.
 SELECT DISTINCT fingerprint FROM dead_letters

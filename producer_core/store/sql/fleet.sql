@@ -15,9 +15,10 @@ SELECT count(*) AS producers, count(DISTINCT host) AS hosts FROM producers
 WHERE ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application);
 
 -- name: fleet_counts
--- Acknowledged messages per producer in a range, and `recently`: since $recent. Dead letters are counted separately.
+-- Acknowledged messages per producer in a range, and `recently`: from $recent until $recent_end. Dead letters are counted
+-- separately.
 SELECT producer_id, sum(acknowledged)::BIGINT AS acknowledged,
-       coalesce(sum(acknowledged) FILTER (window_start >= $recent), 0)::BIGINT AS recently
+       coalesce(sum(acknowledged) FILTER (window_start >= $recent AND window_start < $recent_end), 0)::BIGINT AS recently
 FROM statistics
 WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
   AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)

@@ -85,10 +85,11 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id);
 
 -- name: producer_starts
--- When producers started within a range, latest first. A dashboard that runs replays is left out.
-SELECT started_at FROM producers
+-- How many producers started within a range, by spans of `bucket` seconds, latest first, each with its first start. A
+-- dashboard that runs replays is left out.
+SELECT min(started_at) AS started_at, count(*) AS count FROM producers
 WHERE ($since IS NULL OR started_at >= $since) AND ($until IS NULL OR started_at < $until)
   AND ($producer IS NULL OR producer_id = $producer)
   AND ($cluster IS NULL OR cluster_id = $cluster) AND of_application(producer_id)
   AND client_id <> 'producer-core-dashboard'
-ORDER BY started_at DESC LIMIT $most;
+GROUP BY floor(started_at / $bucket) ORDER BY 1 DESC;

@@ -124,15 +124,16 @@ ORDER BY seen_at DESC, producer_id;
 
 -- name: alerts_firing
 -- Firing alerts, the most severe first, each with whether a silence covers it at `now`. Those about producers of another
--- application or cluster are left out.
+-- application or cluster are left out. A producer without an application counts the dead letters of all.
 SELECT alerts.*, EXISTS (
            SELECT 1 FROM silences
            WHERE silences.rule = alerts.rule AND silences.subject IN ('', alerts.subject)
              AND silences.until > $now) AS silenced
 FROM alerts WHERE state = 'firing'
-  AND NOT EXISTS (SELECT 1 FROM producers
-                  WHERE producer_id IN (alerts.subject, alerts.told_by)
-                    AND (application <> $application OR cluster_id <> $cluster))
+  AND NOT EXISTS (SELECT 1 FROM producers p
+                  WHERE p.producer_id = alerts.subject
+                    AND (p.application <> $application AND (p.application <> '' OR alerts.rule <> 'high_dlq_size')
+                         OR p.cluster_id <> $cluster AND p.cluster_id <> ''))
 ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, started_at DESC;
 
 -- name: applications
@@ -151,9 +152,11 @@ SELECT (SELECT max(seen_at) FROM producers) AS seen_at,
        (SELECT max(window_start) FROM statistics) AS window_start;
 
 -- name: operations
--- Replays, the latest first; `state` restricts to one state.
+-- Replays, the latest first; `state` restricts to one state, `cluster` to an id, `operations` to a list of ids.
 SELECT * FROM operations
 WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND ($operations IS NULL OR list_contains($operations::VARCHAR[], operation_id))
 ORDER BY created_at DESC LIMIT coalesce($limit, 50);
 
 -- name: operation_records

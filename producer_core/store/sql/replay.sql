@@ -345,8 +345,29 @@ WHERE operation_id = $operation AND state = 'ready';
 UPDATE operations SET rate = $rate::DOUBLE WHERE operation_id = $operation AND state = 'paused';
 
 -- name: replay_live
--- Replays that have not ended.
-SELECT * FROM operations WHERE state IN ('checking', 'ready', 'planned', 'running', 'paused') ORDER BY created_at;
+-- Replays that have not ended; `cluster` restricts to an id, `operations` to a list of ids.
+SELECT * FROM operations
+WHERE state IN ('checking', 'ready', 'planned', 'running', 'paused')
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+  AND ($operations IS NULL OR list_contains($operations::VARCHAR[], operation_id))
+ORDER BY created_at;
+
+-- name: operations_of_application
+-- The ids of the replays whose selection names an application (`named`, as JSON), or that have a record of it.
+SELECT operation_id FROM operations WHERE contains(selection, $named)
+UNION
+SELECT records.operation_id
+FROM operation_records AS records JOIN dead_letters USING (message_id) WHERE dead_letters.application = $name;
+
+-- name: replay_course
+-- The outcomes of a replay by window of `bucket` seconds since a time: records sent or found on their topic, and records
+-- that failed again.
+SELECT greatest(floor((settled_at - $since) / $bucket), 0)::BIGINT AS place,
+       count(*) FILTER (state IN ('acknowledged', 'landed'))::BIGINT AS succeeded,
+       count(*) FILTER (state = 'failed')::BIGINT AS failed
+FROM operation_records
+WHERE operation_id = $operation AND state IN ('acknowledged', 'landed', 'failed') AND settled_at IS NOT NULL
+GROUP BY place ORDER BY place;
 
 -- name: replay_pace
 -- The number of an operation's records settled since a time, by being sent or found.
@@ -382,6 +403,12 @@ WHERE owner IS NULL OR coalesce(lease_until, 0) < $now;
 -- name: replay_ending
 -- Cancelled replays that have not ended, because records may still be in flight.
 SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
+
+-- name: replay_undecided
+--- Replays that wait for a decision since before $since and that no runner holds.
+SELECT operation_id FROM operations
+WHERE state = 'ready' AND coalesce(checked_at, created_at) < $since
+  AND (owner IS NULL OR coalesce(lease_until, 0) < $now) ORDER BY created_at;
 
 -- name: replay_claimed
 -- The number of claimed records without an outcome, and the time of the latest claim.

@@ -119,6 +119,58 @@ def test_a_double_click_replays_once(load, page, address):
     assert len(audited(load, "replay")) == before + 1
 
 
+def opened(page, message_id):
+    """Wait until the record is open."""
+    page.locator(f'.pc-dead-letters tr.pc-selected[data-key="{message_id}"]').wait_for()
+    page.locator(".st-key-pc-dead-letter").get_by_text(message_id).first.wait_for()
+
+
+def test_a_keyboard_is_enough(load, page, address):
+    load.fail("keyboard", 4)
+    first, second, third, last = dead_letters(page, address, "keyboard", 4)
+    load.broker.accept("keyboard")
+
+    page.keyboard.press("r")
+    page.keyboard.press("c")  # without a selection and an open record, nothing happens
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    opened(page, first)
+    page.keyboard.press("ArrowDown")
+    opened(page, second)
+    page.keyboard.press("c")
+    page.get_by_text("Archived. Restore makes it pending again.").wait_for()
+    assert load.dead_letters.get(second).state == "archived"
+    page.keyboard.press("ArrowDown")
+    opened(page, third)
+    page.keyboard.press("x")
+    button(page, "Replay 1").wait_for()
+    page.locator('.pc-shortcuts[data-selected="1"]').wait_for(state="attached")  # before that, r does nothing
+    page.keyboard.press("r")
+    eventually(lambda: load.dead_letters.get(third).state == "replayed")
+    page.keyboard.press("Escape")
+    page.locator(".st-key-pc-dead-letter").wait_for(state="detached")
+    page.keyboard.press("?")
+    page.get_by_text("Show these keys").wait_for()
+    assert {load.dead_letters.get(one).state for one in (first, last)} == {"dead"}
+    assert load.on_topic("keyboard") == 1
+
+
+def test_one_click_shows_the_progress_without_a_question(load, page, address):
+    load.fail("oneclick", 3)
+    dead_letters(page, address, "oneclick", 3)
+    load.broker.accept("oneclick")
+    for number in range(3):  # newer records with the same keys; the embedded broker never compacts
+        load.producer.send_message("oneclick", {"newer": number}, key=f"oneclick-{number}")
+    button(page, "Replay 3").click()
+    progress, result = (
+        page.get_by_role("progressbar"),
+        page.locator(".pc-message", has_text="Replayed 3 of 3"),
+    )
+    progress.or_(result).first.wait_for()
+    result.first.wait_for()
+    assert page.get_by_text("Dry run").count() == 0
+
+
 # replays
 
 

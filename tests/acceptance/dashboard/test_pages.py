@@ -160,6 +160,7 @@ def test_an_audit_has_an_address_and_links_to_its_dead_letters(look, full, addre
     [
         ("?range=1+hour", "1 hour"),
         ("errors?range=6+hours&topic=pages", "pages"),
+        ("errors?fold=Codes", "Codes"),
         ("latency?topic=pages", "pages"),
         ("fleet?range=24+hours", "24 hours"),
         ("alerts?show=Rules", "Rules"),
@@ -176,6 +177,19 @@ def test_an_address_restores_the_view(address_of, shown, page, full, address):
     drawn(page)
     chosen.or_(page.locator(f'input[value="{shown}"]')).first.wait_for()
     assert {name: parse_qs(urlparse(page.url).query).get(name) for name in asked} == asked
+
+
+def test_the_list_of_issues_is_folded_and_leads_to_the_dead_letters(page, full, address):
+    go(page, f"{address}errors?topic=pages")
+    issues = page.get_by_role("table", name=re.compile("^Issues"))
+    issues.get_by_role("link", name="Details").first.wait_for()
+    page.get_by_text("Codes", exact=True).first.click()
+    page.get_by_role("table", name=re.compile("^Error codes")).wait_for()
+    issues.wait_for(state="detached")
+    assert parse_qs(urlparse(page.url).query).get("fold") == ["Codes"]
+    page.get_by_text("Issues", exact=True).last.click()
+    issues.get_by_role("link", name="Replay or clear").first.click()
+    page.wait_for_url(re.compile("dead-letters.*code="))
 
 
 def test_the_selected_time_range_is_in_the_address(page, full, address):
@@ -227,6 +241,8 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
     page.get_by_text("Replay details").first.click()
     page.wait_for_url(re.compile("replays.*operation="))
     message(page, "Replayed 2 of 2")
+    page.locator('.live-plot[aria-label="Records over time: 2 succeeded, 0 failed, of 2"]').wait_for()
+    page.locator(".pc-mark", has_text="All delivered").wait_for()
     here = page.url
     page.reload()
     message(page, "Replayed 2 of 2")
@@ -235,6 +251,28 @@ def test_an_alert_links_to_its_dead_letters_and_their_replay(page, load, address
     page.wait_for_url(re.compile("dead-letters"))
     page.locator("h1.pc-title", has_text="Dead letters").wait_for()
     assert load.pending("linked") == 0
+
+
+def test_the_producers_of_the_fleet_fit_a_window_of_1280_pixels(full, page, address):
+    go(page, f"{address}fleet")
+    table = page.locator('.pc-table[aria-label="Producers, unhealthy ones first"]')
+    table.wait_for()
+    assert table.evaluate("table => table.scrollWidth <= table.clientWidth")
+
+
+def test_the_retention_is_changed_after_a_confirmation(load, page, address):
+    store = Store.open(load.store)
+    go(page, f"{address}settings")
+    button(page, "Edit retention").click()
+    page.get_by_label("keep_ledger", exact=True).fill("8")
+    page.keyboard.press("Enter")
+    button(page, "Review change").click()
+    page.get_by_text("keep_ledger: 7 days → 8 days.").wait_for()
+    assert "keep_ledger" not in store.settings()
+    button(page, "Change retention").click()
+    message(page, "Retention changed: keep_ledger is 8 days")
+    assert store.settings()["keep_ledger"] == 8 * 86_400
+    store.change_settings({"keep_ledger": None}, who="test", origin="test")
 
 
 # keyboard

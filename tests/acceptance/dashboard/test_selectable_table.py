@@ -96,6 +96,18 @@ def test_the_focus_stays_while_rows_appear_and_disappear(draw):
     assert draw.page.locator("tr.pc-new").get_attribute("data-key") == "x"
 
 
+def test_the_arrow_keys_open_the_next_row_once_one_is_open(draw):
+    draw("abc", details=".details")
+    draw.page.get_by_role("button", name="a").focus()
+    draw.page.keyboard.press("ArrowDown")
+    assert reported(draw.page) == []
+    draw.page.keyboard.press("Enter")
+    draw("abc", details=".details", current="b")
+    draw.page.keyboard.press("ArrowDown")
+    assert reported(draw.page) == [["current", "b"], ["current", "c"]]
+    assert draw.page.locator(".pc-selected").get_attribute("data-key") == "c"
+
+
 def test_a_row_under_the_pointer_does_not_move_when_rows_appear_above(draw):
     rows = [f"row-{number:02}" for number in range(60)]
     draw(rows)

@@ -20,6 +20,7 @@ from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.timeline import timeline
 from producer_core.kafka.cluster import Cluster
 from producer_core.messages import parse_id
 from producer_core.metrics.ack_ledger import entries
@@ -413,3 +414,85 @@ def test_a_terminal_shows_progress_as_a_bar(broker, topic, path, tmp_path):
 
     assert process.returncode == 0
     assert "rows" in drawn.decode()
+
+
+def shared_file(tmp_path, **settings):
+    path = tmp_path / "producer.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return path
+
+
+def cluster_of(broker):
+    """Return the id that the embedded broker tells its clients."""
+    return Cluster(client_config(broker.bootstrap_servers)).view().cluster_id
+
+
+def test_a_producers_file_gives_delivery_application_and_cluster(broker, topic, path, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"n": 1}\n')
+    settings = {"application": "shop", "journal_dir": "/nowhere", "ordering": "key"}
+    another = shared_file(tmp_path, **settings, cluster_id="another")
+    refused = send(broker, path, topic, rows, "--config-file", another)
+    assert refused.exit_code == 2
+    assert "another" in refused.output
+    once = shared_file(tmp_path, **settings, delivery="exactly_once")
+    refused = send(broker, path, topic, rows, "--config-file", once)
+    assert refused.exit_code == 2
+    assert "so exactly_once is not possible" in refused.output, "the embedded broker has no guarantee"
+    file = shared_file(tmp_path, **settings, cluster_id=cluster_of(broker))
+    done = send(broker, path, topic, rows, "--config-file", file, "--json")
+    assert done.exit_code == 0, done.output
+    note = "Note: journal_dir and ordering in --config-file apply to producers, not to this command."
+    assert note in done.stderr
+    assert [row["application"] for row in Store.open(path).rows("producers")] == ["shop"]
+
+
+def test_an_option_takes_precedence_over_the_producers_file(broker, topic, path, tmp_path):
+    file = shared_file(tmp_path, delivery="exactly_once", cluster_id=cluster_of(broker))
+    done = send(
+        broker, path, topic, "-", "--config-file", file, "--delivery", "at_least_once", "--json", stdin=b"1\n"
+    )
+    assert summary(done)["delivery"] == "at_least_once"
+    assert "Note" not in done.stderr
+
+
+def test_a_wrong_delivery_in_the_file_is_an_error(broker, topic, path, tmp_path):
+    done = send(
+        broker, path, topic, "-", "--config-file", shared_file(tmp_path, delivery="once"), stdin=b"1\n"
+    )
+    assert done.exit_code == 2
+    assert "delivery='once' in --config-file is not valid" in done.output
+
+
+def test_dead_letters_are_published_to_the_dead_letter_topic(broker, topic, path):
+    broker.create_topic(f"{topic}-dlt", partitions=1)
+    broker.reject(topic)
+    result = send(broker, path, topic, "-", "--dead-letter-topic", "{topic}-dlt", stdin=b'{"n":1}\n{"n":2}\n')
+    assert result.exit_code == 1, result.output
+    with contextlib.closing(Store.open(path)) as store:
+        dead = DeadLetters(store).find(DeadLetterFilter(topic=topic))
+        whats = [[event.what for event in timeline(store, one.message_id)][-1] for one in dead]
+    assert whats == ["published", "published"]
+
+
+def test_a_dead_letter_topic_without_a_store_is_refused():
+    result = run(
+        "send", "orders", "-", "-b", "nowhere:9092", "--no-store", "--dead-letter-topic", "x", stdin=b"1\n"
+    )
+    assert result.exit_code == 2
+    assert "omit --no-store" in result.output
+
+
+def test_a_producers_file_gives_the_dead_letter_topic(broker, topic, path, tmp_path):
+    broker.create_topic(f"{topic}-dlt", partitions=1)
+    broker.reject(topic)
+    file = shared_file(tmp_path, dead_letter_topic="{topic}-dlt")
+    result = send(broker, path, topic, "-", "--config-file", file, stdin=b'{"n":1}\n')
+    assert "Note: dead_letter_topic" not in result.output
+    assert len(records(broker, f"{topic}-dlt", partitions=1)) == 1
+
+
+def test_an_invalid_dead_letter_topic_is_refused_before_anything_is_sent(broker, topic, path):
+    result = send(broker, path, topic, "-", "--dead-letter-topic", "a b", stdin=b'{"n":1}\n')
+    assert result.exit_code == 2
+    assert "dead_letter_topic" in result.output

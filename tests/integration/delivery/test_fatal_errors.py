@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core._internal.librdkafka import library
 from producer_core.brokers import embedded
+from producer_core.delivery import transport
 from producer_core.events import Hook
 from producer_core.messages import id_text, record_id
 from tests.support import eventually
@@ -303,3 +304,38 @@ def test_the_producer_recovers_from_repeated_fatal_errors(sending):
 
     assert sending.outcomes()["after"] == "acknowledged"
     assert Counter(report.record_id for report in sending.reports) == Counter(["warm", *names(5), "after"])
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            KafkaException(KafkaError(KafkaError._AUTHENTICATION, "no token was obtained")),
+            "no token was obtained",
+        ),
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+    ],
+    ids=["Kafka's", "Python's"],
+)
+def test_a_client_that_cannot_be_created_is_a_lost_connection_with_its_reason(
+    sending, monkeypatch, error, reason
+):
+    """Regression: health stayed connected, and only the log named the reason."""
+    failures, create = iter([error] * 3), transport.new_client
+
+    def fail_first(*arguments):
+        if (failure := next(failures, None)) is not None:
+            raise failure
+        return create(*arguments)
+
+    monkeypatch.setattr(transport, "new_client", fail_first)
+    sending.break_client()
+    eventually(lambda: sending.producer.connection.unreachable)
+    assert reason in sending.producer.connection.unreachable
+    sending.send(*names(3))
+    sending.settled()
+    assert sending.outcomes() == dict.fromkeys(["warm", *names(3)], "acknowledged")
+    eventually(lambda: sending.producer.connection.connected)
+    kinds = [notice.kind for notice in sending.events.notices]
+    assert kinds.count("connection_lost") == 1
+    assert kinds[-1] == "connected" or "connected" in kinds[kinds.index("connection_lost") :]

@@ -185,6 +185,37 @@ def test_a_running_collector_waits_for_a_topic_that_is_deleted_until_it_is_creat
     assert difference_to(store, fleet.truth) == ""
 
 
+def test_a_partition_without_leader_does_not_keep_the_others_from_being_collected(kafka3, store, monkeypatch):
+    monkeypatch.setattr(module, "_CHECK_S", 0.5)
+    topic = f"collect-{uuid.uuid4().hex[:8]}"
+    kafka3.create_topic(topic, partitions=3, replicas=1)
+    described = AdminClient({"bootstrap.servers": kafka3.bootstrap_servers}).list_topics(topic).topics[topic]
+    leaders = {number: one.leader for number, one in described.partitions.items()}
+    lost = leaders[0]
+    left = [number for number, leader in leaders.items() if leader != lost]
+    fleet = Fleet(producers=4, seconds=5, now=time.time(), seed=12, unreadable=0)
+    ended, states = threading.Event(), []
+    job = threading.Thread(
+        target=collect, args=(store,),
+        kwargs={"servers": kafka3.bootstrap_servers, "topics": [topic], "every": 0.1, "stopped": ended.is_set,
+                "on_progress": states.append},
+    )  # fmt: skip
+    job.start()
+    try:
+        eventually(lambda: states)
+        kafka3.stop_node(lost)
+        client = Producer({"bootstrap.servers": kafka3.bootstrap_servers})
+        for number, (name, value) in enumerate(fleet.records):
+            client.produce(topic, value, name.encode(), partition=left[number % len(left)])
+        assert client.flush(60) == 0
+        eventually(lambda: difference_to(store, fleet.truth) == "")
+    finally:
+        ended.set()
+        job.join(60)
+        kafka3.start_node(lost)
+    assert not job.is_alive()
+
+
 def test_new_partitions_are_read_while_the_collector_runs(kafka, topic, store, monkeypatch):
     monkeypatch.setattr(module, "_CHECK_S", 0.5)
     ended, states = threading.Event(), []

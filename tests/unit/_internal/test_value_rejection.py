@@ -34,7 +34,7 @@ def test_the_client_accepts_each_listed_choice(name, value):
             "compression.type",
             "brotli",
             "'brotli' is not valid",
-            "Valid: none, gzip, snappy, lz4 or zstd.",
+            "Valid: none, gzip, snappy, lz4, zstd or auto.",
         ),
         ("enable.idempotence", "maybe", "'maybe' is not valid", "Use True or False."),
         ("debug", "zz", 'Invalid value "zz"', ""),

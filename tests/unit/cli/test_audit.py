@@ -59,7 +59,9 @@ def operation(store, *, state="planned", **more):
     """Create a replay before the test counts rows, and return its id."""
     found = replay.plan(store, ANY, **WHO, check_first=state == "ready", **more)
     if state == "ready":
-        store.execute("replay_checked", operation=found.operation_id, checked="{}", now=1.0, message="ready")
+        store.execute(
+            "replay_checked", operation=found.operation_id, checked="{}", now=time.time(), message="ready"
+        )
     if state == "paused":
         replay.pause(store, found.operation_id, **WHO)
     return found.operation_id

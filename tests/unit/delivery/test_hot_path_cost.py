@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Message
 
 from producer_core import ReliableKafkaProducer
-from producer_core.delivery import text_ids, transport
+from producer_core.delivery import sending_client, transport
 from producer_core.metrics.histogram import bucket_of
 
 MESSAGES, ROUNDS = 2_000, 9
@@ -79,7 +79,7 @@ def manual_loop(client, acknowledged, latencies):
 
 @pytest.fixture
 def producer_loop(monkeypatch):
-    monkeypatch.setattr(text_ids, "Producer", Client)
+    monkeypatch.setattr(sending_client, "Producer", Client)
     made = []
 
     def factory(config, listener):

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from producer_core import ReliableKafkaProducer
-from producer_core.delivery import text_ids
+from producer_core.delivery import sending_client
 from producer_core.delivery.journal import Journal, JournalRecord
 from tests.fixtures.journal import a_record
 from tests.fixtures.operation_counts import counts_of
@@ -41,7 +41,7 @@ def send_and_settle(monkeypatch):
     opened = []
 
     def with_options(*, topics=1, batch=MESSAGES, on_delivery=None, client=Client, store=None, **options):
-        monkeypatch.setattr(text_ids, "Producer", client)
+        monkeypatch.setattr(sending_client, "Producer", client)
         made = []
 
         def factory(config, listener):

@@ -88,9 +88,7 @@ def test_an_exceeded_limit_and_its_end_are_reported_once_each(store):
     assert dead_letters.count(DeadLetterFilter(state=None)) == 2
 
 
-@pytest.mark.parametrize(
-    ("dead_letters", "expected"), [(1, [100.0, 105.0, 110.0, 115.0]), (0, [100.0, 115.0])]
-)
+@pytest.mark.parametrize(("dead_letters", "expected"), [(1, [100.0, 105.0, 110.0, 115.0]), (0, [100.0])])
 def test_the_watch_measures_every_five_seconds_and_less_often_without_dead_letters(
     store, monkeypatch, dead_letters, expected
 ):
@@ -108,13 +106,29 @@ def test_the_watch_measures_every_five_seconds_and_less_often_without_dead_lette
     assert measured_at == expected
 
 
+def test_an_empty_store_is_measured_again_after_a_write_and_once_a_minute(store, monkeypatch):
+    timer, measured_at = Timer(), []
+    monkeypatch.setattr(
+        "producer_core.dlq.limits.measure",
+        lambda store: measured_at.append(timer.now) or DeadLetterLoad(0, 0, None),
+    )
+    watch, writer = LimitWatch(DeadLetterLimits(), timer=timer), Store.open(store.path)
+    for second in range(200):
+        watch.check(store, NOW)
+        if second == 20:
+            writer.set_setting("dlq_max_size", 5)
+        timer.now += 1
+
+    assert measured_at == [100.0, 130.0, 190.0, 250.0]
+
+
 def test_a_slow_measurement_is_taken_less_often(store, monkeypatch):
     timer, measured_at = Timer(), []
 
     def slow(store):
         measured_at.append(timer.now)
         timer.now += 0.5
-        return DeadLetterLoad(0, 0, None)
+        return DeadLetterLoad(1, 0, None)
 
     monkeypatch.setattr("producer_core.dlq.limits.measure", slow)
     watch = LimitWatch(DeadLetterLimits(), timer=timer)

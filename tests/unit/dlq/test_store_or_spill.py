@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from producer_core.dlq.store_or_spill import DeadLetterWriter
 from producer_core.errors import StoreFull, StoreLocked
 from tests.fixtures.recording import RecordingRig
 from tests.fixtures.replays import dead_letter
@@ -155,3 +158,73 @@ def test_dead_letters_that_a_stopped_recorder_could_not_write_are_logged_with_th
     rig.recorder.stop()
 
     assert "dead letters could not be stored: count=1, error=The disk is full." in caplog.messages
+
+
+def test_dead_letters_on_their_dead_letter_topic_need_no_room(rig):
+    failed = [dead_letter(number) for number in range(6)]
+    rig.store.trouble, rig.spill.trouble = StoreLocked(), StoreFull()
+    for item in failed[:3]:
+        rig.writer.add(item)
+    rig.writer.flush()
+    assert rig.writer.full and rig.writer.lost == 3
+
+    rig.writer.published(ids(*failed[:2]))
+    assert not rig.writer.full and rig.writer.lost == 1
+    for item in failed[3:]:
+        rig.writer.add(item)
+    rig.writer.flush()
+    assert rig.writer.full and rig.writer.lost == 4
+
+    rig.writer.published(ids(*failed))
+    rig.store.trouble = None
+    rig.writer.flush()
+    assert rig.store.dead_letters == ids(*failed[3:]), "the oldest published ones made room"
+    assert rig.writer.lost == rig.writer.waiting == 0
+
+
+def test_a_close_publishes_from_memory_only_while_the_store_is_not_available(rig):
+    failed, given = dead_letter(1), []
+
+    def unstored(dead_letters):
+        given.extend(dead_letters)
+        return [replace(one, verdict="possibly_persisted") for one in dead_letters]
+
+    def close(trouble):
+        writer = DeadLetterWriter(rig.access, rig.spill, unstored=unstored)
+        writer.add(failed)
+        rig.store.trouble = trouble
+        writer.close()
+
+    close(None)
+    assert given == [] and rig.store.dead_letters == ids(failed) and rig.spill.dead_letters == []
+
+    close(StoreLocked())  # it is locked since this close
+    assert given == [failed]
+
+    added = []
+    rig.store.trouble, rig.store.add = None, added.extend
+    rig.writer.flush()
+    assert [one.verdict for one in added] == ["possibly_persisted"]
+
+
+def test_a_published_dead_letter_is_not_published_again_at_each_flush(rig):
+    failed, given, dropped = [dead_letter(number) for number in range(5)], [], []
+
+    def unstored(dead_letters):
+        given.extend(ids(*dead_letters))
+        return [replace(one, verdict="possibly_persisted") for one in dead_letters]
+
+    writer = DeadLetterWriter(rig.access, rig.spill, limit=3, unstored=unstored, dropped=dropped.extend)
+    rig.store.trouble, rig.spill.trouble = StoreLocked(), StoreFull()
+    for item in failed:
+        writer.add(item)
+    writer.flush()
+    writer.published(ids(*failed[:4]))
+    writer.flush()
+    writer.flush()
+    assert given == [*ids(*failed), *ids(failed[4]) * 2]
+    assert dropped == ids(*failed[:2]), "published ones made room"
+
+    rig.spill.trouble = None
+    writer.flush()
+    assert {one.verdict for one in rig.spill.dead_letters} == {"possibly_persisted"}

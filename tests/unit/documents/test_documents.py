@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 from functools import cache
 from importlib.util import find_spec
@@ -70,8 +72,17 @@ OTHERS = [example for example in BLOCKS if example not in EXAMPLES]
 
 @cache
 def run(block):
-    # a time limit for an example that hangs
-    return subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=600)
+    # a time limit for an example that hangs, and a folder for its files
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+        return subprocess.run(
+            [sys.executable, "-c", block],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            cwd=folder,
+            env=environment,
+        )
 
 
 def names_of(examples):

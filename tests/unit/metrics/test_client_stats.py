@@ -83,6 +83,15 @@ def test_a_killed_broker_is_down_while_librdkafka_lists_only_the_bootstrap_addre
     assert (bootstrap.broker_id, bootstrap.down) == (-1, 2)
 
 
+def test_a_killed_broker_is_down_after_a_sample_that_needs_no_connection():
+    """Regression: the first sample after a kill has no broker and no message, and the broker was forgotten in it."""
+    idle = statistics(broker(-1, nodename="kafka1:9092", state="INIT", tx=0, connects=0), msg_cnt=0)
+    outage = statistics(broker(-1, nodename="kafka1:9092", state="TRY_CONNECT", tx=0))
+    _, rows = rows_of(statistics(broker()), idle, outage, outage)
+    row = rows[-1]
+    assert (row.broker_id, row.up, row.down, row.disconnects) == (1, 1, 2, 1)
+
+
 def test_a_broker_that_left_the_cluster_is_not_down():
     _, rows = rows_of(statistics(broker(1), broker(2)), statistics(broker(1)), statistics(broker(1)))
     assert [(row.broker_id, row.samples, row.down, row.disconnects) for row in rows] == [

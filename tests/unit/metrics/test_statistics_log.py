@@ -12,6 +12,7 @@ import pytest
 
 from producer_core.errors import StoreError, StoreLocked
 from producer_core.events import Notice
+from producer_core.metrics import statistics_log
 from producer_core.metrics.ack_ledger import GivenUpRow, LedgerRow
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, StatisticsRow
 from producer_core.metrics.batch_size import sum_by_minute
@@ -269,4 +270,22 @@ def test_a_file_that_cannot_be_deleted_does_not_stop_the_recorder(store, monkeyp
     recovered(store)
     monkeypatch.undo()
 
+    assert len(recovered(store)) == 1
+
+
+def test_a_lock_file_of_another_user_is_logged_once_and_the_statistics_stay(store, monkeypatch, caplog):
+    """Regression: a lock file that root had left kept them from being merged, without a word."""
+    log = StatisticsLog(store)
+    log.append([BATCH])
+    log.close()
+
+    def refuse(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(statistics_log, "lock_file", refuse)
+    assert recovered(store) == recovered(store) == []
+    monkeypatch.undo()
+
+    assert caplog.text.count("statistics of ended processes not merged") == 1
+    assert "merging-statistics" in caplog.text
     assert len(recovered(store)) == 1

@@ -59,3 +59,10 @@ def test_a_damaged_store_is_logged_once_while_some_parts_of_the_work_succeed_and
     fixed.append(True)
     assert access.use(failing_until(fixed), part="dead letters") and access.trouble is None
     assert caplog.messages[1:] == ["store available again"]
+
+
+def test_the_trouble_of_one_part_is_none_of_another():
+    access = StoreAccess(object, notice=[].append, clock=lambda: 0.0)
+    access.use(failing_until([]), part="statistics")
+    assert "damaged" in access.trouble_of("statistics")
+    assert access.trouble_of("dead letters") is None

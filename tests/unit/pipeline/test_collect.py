@@ -164,13 +164,13 @@ class Reach:
         self.errors = iter(())
         monkeypatch.setattr(collected_offsets, "reach", self)
 
-    def __call__(self, config, topics):
+    def __call__(self, config, topics, **options):
         if error := next(self.errors, None):
             raise error
-        return preflight.reach(config, topics)
+        return preflight.reach(config, topics, **options)
 
 
-def test_a_running_collector_waits_for_a_partition_without_leader(broker, store, follow, monkeypatch):
+def test_a_running_collector_waits_while_its_topic_cannot_be_described(broker, store, follow, monkeypatch):
     before, after, reach = fleet(1), fleet(2), Reach(monkeypatch)
     publish(broker.bootstrap_servers, TOPIC, before.records)
 

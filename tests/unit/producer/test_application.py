@@ -8,6 +8,7 @@ from producer_core import ReliableKafkaProducer
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import ConfigError
+from producer_core.metrics import recorder
 from producer_core.producer.application import application_name
 from producer_core.producer.environment import settings_from
 from producer_core.testing import InMemoryTransport
@@ -68,6 +69,16 @@ def test_the_store_and_dead_letters_carry_the_name(store, monkeypatch):
     (row,) = store.rows("producers")
     (found,) = DeadLetters(store).find(DeadLetterFilter())
     assert (row["application"], found.application) == ("checkout", "checkout")
+
+
+def test_a_dead_letter_that_close_finds_unwritten_carries_the_name(store, monkeypatch):
+    """Regression: it goes through the spill file, whose lines have no name, before the store has the producer's row."""
+    monkeypatch.setattr(recorder, "_COLLECT_S", 3600.0)
+    monkeypatch.setattr(recorder, "_TICK", 3600.0)
+    with producer_of(store, "checkout") as producer:
+        producer.dead_letter("orders", b"{", code="malformed", text="not JSON")
+    (found,) = DeadLetters(store).find(DeadLetterFilter())
+    assert found.application == "checkout"
 
 
 def test_a_named_producer_handles_no_dead_letter_of_another_application(store):

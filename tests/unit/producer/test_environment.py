@@ -193,3 +193,8 @@ def test_one_dict_gives_brokers_settings_and_arguments(options):
         assert producer.circuits is not None
         assert options[0].dlq_max_size == 5
         assert producer.config.settings["linger.ms"] == 1
+
+
+def test_an_unknown_part_of_an_argument_is_an_error_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"'bogus' is not a setting of circuit_breaker\. Known: "):
+        ReliableKafkaProducer({"bootstrap.servers": "a:1", "circuit_breaker": {"bogus": 1}}, store=None)

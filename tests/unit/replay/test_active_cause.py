@@ -82,6 +82,18 @@ def test_the_dry_run_reports_a_firing_alert_of_a_selected_topic(store):
     assert not dry_run(store, DeadLetterFilter(topic="payments")).active
 
 
+def test_the_dry_run_reports_a_lost_connection_without_the_text_of_the_client(store):
+    add_dead_letters(store, 2)
+    raw = "127.0.0.1:9/1: Connect to ipv4#127.0.0.1:9 failed: Connection refused"
+    lost = alert("connection_lost", dead_letter(1).producer_id, 5000.0, reason=raw)
+    AlertLog(store).record([AlertChange("fired", lost)])
+
+    active = dry_run(store, ALL).active
+
+    assert 'an alert is firing: "No connection to the brokers"' in active
+    assert "ipv4" not in " ".join(dry_run(store, ALL).sentences)
+
+
 def test_an_alert_on_old_dead_letters_does_not_make_their_cause_active(store):
     add_dead_letters(store, 2)
     found = alert("dead_letters_old", "orders", 5000.0, says="a dead letter waits for 2 d")

@@ -156,8 +156,6 @@ def test_the_reason_for_skipping_old_values_depends_on_the_cleanup_policy(store,
 def test_the_counts_of_a_dry_run_add_up_and_later_dead_letters_are_counted_separately():
     assert told.frozen(200, "22:31:05", 38).endswith("38 more have failed since and are not included.")
     assert told.frozen(1, "22:31:05", 0) == "1 record selected at 22:31:05."
-    assert told.split(200, 29) == "171 of 200 will be sent; 29 remain dead letters."
-    assert told.split(200, 0) == ""
 
 
 @pytest.mark.parametrize(
@@ -177,6 +175,50 @@ def test_newer_keys_are_skipped_or_sent_according_to_the_newer_option(store, new
 
     assert (run.skipped_newer, run.newer_keys) == (skipped, 2)
     assert any(words in sentence for sentence in run.sentences)
+
+
+def test_each_selected_record_is_sent_skipped_or_in_doubt(store, clock, sees):
+    add_dead_letters(store, 3, cluster_id=EMBEDDED)
+    doubtful = [dead_letter(number, cluster_id=EMBEDDED, verdict="possibly_persisted") for number in (5, 6)]
+    never_sent = dead_letter(7, cluster_id=EMBEDDED, replayable=False)
+    DeadLetters(store).add([*doubtful, never_sent])
+    newer = {dead_letter(number).message_id: "newer_key" for number in (0, 5)}
+    sees(newer, newer_keys=2)
+    one = plan_one_click(store, clock)
+    operation = embedded_runner(store, embedded_sender(), clock).run_one(one, 60)
+
+    skips = dry_run(store, ALL, operation=operation, newer="skip")
+    sends = dry_run(store, ALL, operation=operation, newer="send")
+
+    assert (skips.to_send, skips.to_skip, skips.in_doubt) == (2, 3, 1)
+    assert (sends.to_send, sends.to_skip, sends.in_doubt) == (3, 1, 2)
+    assert told.numbers(skips) == [
+        ("Send", "2", "no broker has them"),
+        ("Skip", "3", "2 newer record with the same key, 1 never a message"),
+        ("In doubt", "1", "searched on their topics; kept if not found"),
+    ]
+
+
+def test_records_of_a_missing_topic_are_skipped_with_their_doubts(store):
+    add_dead_letters(store, 3, verdict="possibly_persisted")
+
+    run = dry_run(store, ALL, check=checked(seen(partitions=None)))
+
+    assert (run.to_send, run.to_skip, run.in_doubt) == (0, 3, 0)
+    assert told.warning(run) == run.sentences[0]
+
+
+def test_a_finding_that_no_choice_covers_is_shown_beside_the_numbers(store):
+    add_dead_letters(store, 3)
+
+    def warning(newer="skip", **changes):
+        return told.warning(dry_run(store, ALL, check=checked(seen(**changes)), newer=newer))
+
+    assert warning() == warning(newer_keys=2, cleanup_policy="compact") == ""
+    assert "permanently replace" in warning("send", newer_keys=2, cleanup_policy="compact")
+    assert "larger than the topic allows" in warning(too_large=1)
+    assert warning(complete=False) == "The check of the topics is incomplete. Reasons shows what is unknown."
+    assert told.warning(dry_run(store, ALL)) == ""
 
 
 def test_an_incomplete_check_is_reported_and_not_safe(store):

@@ -8,7 +8,7 @@ from producer_core import replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
 from producer_core.replay.claims import ReplayClaims
-from producer_core.replay.operation import end_abandoned
+from producer_core.replay.operation import DECIDE_WITHIN, end_abandoned, expire_undecided
 from producer_core.replay.pace import ReplayPace
 from tests.fixtures.replays import (
     ALL,
@@ -187,3 +187,95 @@ def test_every_action_is_audited(store, clock):
         ("replay_pause", "ann"),
         ("replay_resume", "ann"),
     ]
+
+
+def of(store, **chosen):
+    return [one.operation_id for one in replay.list_operations(store, **chosen)]
+
+
+def test_replays_are_listed_by_the_application_of_their_records_or_of_their_selection(store, clock):
+    DeadLetters(store).add([dead_letter(1, application="checkout", topic="orders")])
+    mixed = planned(store, clock).operation_id
+    DeadLetters(store).add(
+        [dead_letter(2, application="billing", topic="bills"), dead_letter(3, topic="bills")]
+    )
+    clock.forward(1)
+    bills = planned(store, clock, DeadLetterFilter(topic="bills")).operation_id
+    clock.forward(1)
+    named = planned(store, clock, DeadLetterFilter(application="billing")).operation_id
+
+    assert of(store, application="checkout") == [mixed]
+    assert of(store, application="billing") == [named, bills]
+    assert of(store, application="") == [bills]
+    assert of(store, application="none of these") == []
+    assert [one.operation_id for one in replay.live(store, application="billing")] == [bills, named]
+    assert of(store) == [named, bills, mixed] and of(store, limit=1) == [named]
+    with store.borrow(write=True) as connection:
+        connection.execute("DELETE FROM dead_letters")  # as retention does
+    assert of(store, application="billing") == [named]
+
+
+def test_replays_are_listed_by_cluster(store, clock):
+    add_dead_letters(store, 1)
+    one = planned(store, clock).operation_id
+
+    assert of(store, cluster=CLUSTER) == [one] and of(store, cluster="another") == []
+    assert [found.operation_id for found in replay.live(store, cluster=CLUSTER)] == [one]
+    assert replay.live(store, cluster="another") == []
+    assert of(store, cluster=CLUSTER, application="checkout") == []
+
+
+def undecided(store, clock):
+    """Return a replay that waits for a decision."""
+    operation = planned(store, clock, check_first=True)
+    store.execute(
+        "replay_checked",
+        operation=operation.operation_id,
+        checked='{"topics": [], "at": 0}',
+        now=clock.now,
+        message="",
+        goes=False,
+    )
+    assert replay.get(store, operation.operation_id).state == "ready"
+    return operation.operation_id
+
+
+@pytest.mark.parametrize("sweep", [expire_undecided, end_abandoned])
+def test_a_replay_without_a_decision_expires_and_its_records_remain_dead_letters(store, clock, sweep):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    clock.forward(DECIDE_WITHIN)
+    assert sweep(store, clock.now) == []
+
+    clock.forward(1)
+    (expired,) = sweep(store, clock.now)
+
+    assert (expired.operation_id, expired.state, expired.ended) == (one, "cancelled", True)
+    assert expired.message == "Expired: replayed 0 of 3; 3 skipped: the plan expired without a decision"
+    assert set(states(store).values()) == {"dead"}
+    assert sweep(store, clock.now) == []
+    with pytest.raises(ReplayError, match="it is cancelled"):
+        replay.go(store, one, **BY)
+
+
+def test_an_expired_replay_is_planned_again(store, clock):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    assert planned(store, clock, check_first=True).operation_id == one
+
+    clock.forward(DECIDE_WITHIN + 1)
+    again = planned(store, clock, check_first=True)
+
+    assert (again.operation_id != one, again.state, again.total) == (True, "checking", 3)
+    assert replay.get(store, one).ended
+
+
+def test_a_confirmed_replay_does_not_expire(store, clock):
+    add_dead_letters(store, 3)
+    one = undecided(store, clock)
+    replay.go(store, one, **BY, clock=clock)
+
+    clock.forward(DECIDE_WITHIN + 1)
+
+    assert expire_undecided(store, clock.now) == []
+    assert replay.get(store, one).state == "planned"

@@ -8,9 +8,12 @@ import duckdb
 import pytest
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import StoreTooNew, StoreUnavailable
-from producer_core.store import Store, migrate
-from producer_core.store.migrate import Migration, migrations
+from producer_core.errors import StoreError, StoreTooNew, StoreUnavailable
+from producer_core.store import Batch, Store, migrate
+from producer_core.store import store as module
+from producer_core.store.compression_samples import CompressionRow, save_compression
+from producer_core.store.migrate import LAST_REQUIRED, Migration, migrations
+from tests.fixtures.recording import row
 
 
 @pytest.fixture
@@ -211,3 +214,54 @@ def _add_rows(connection, table, key, number):
     connection.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM range({number}) AS rows(place)"
     )
+
+
+def heartbeat(number):
+    return Batch("p", number, producer=row(float(number)))
+
+
+def put_back(path, present):
+    """Replace the store by one with the first migrations only."""
+    path.unlink()
+    with duckdb.connect(str(path)) as earlier:
+        for table in migrate.MIGRATION_RECORDS:
+            earlier.execute(migrate._RECORDS.format(table))
+        for one in migrations()[:present]:
+            earlier.execute(one.sql)
+            table = migrate.MIGRATION_RECORDS[one.version > LAST_REQUIRED]
+            earlier.execute(f"INSERT INTO {table} VALUES (?, ?, 0)", [one.version, one.name])
+
+
+def test_an_earlier_copy_that_is_put_back_is_migrated_by_the_next_append_of_a_running_process(path):
+    """Regression: every write failed until another process opened the store."""
+    running = Store.open(path)
+    running.append(heartbeat(0))
+    put_back(path, LAST_REQUIRED)
+
+    assert running.append(heartbeat(1)) == 1
+    assert running.info().schema_version == len(migrations())
+
+
+def test_a_later_table_that_a_copy_lacks_is_created_when_it_is_written(path):
+    running = Store.open(path)
+    running.append(heartbeat(0))
+    put_back(path, 12)
+
+    assert running.append(heartbeat(1)) == 1
+    assert running.prune(1e10) >= 0, "the table of samples is pruned too"
+    save_compression(running, [CompressionRow("p", "c", "t", 1.0, "lz4", 1.0, 9, 9, 9, 9, 9, 1.0, 1.0)])
+    assert running.info().schema_version == len(migrations())
+    assert running.info().rows["compression_samples"] == 1
+
+
+def test_a_query_that_fails_in_a_current_store_is_not_repeated(path, monkeypatch):
+    running, attempts = Store.open(path), []
+
+    def fail(connection, *batches, now):
+        attempts.append(batches)
+        connection.execute("SELECT * FROM nowhere")
+
+    monkeypatch.setattr(module.merge, "merge", fail)
+    with pytest.raises(StoreError, match="nowhere"):
+        running.append(heartbeat(0))
+    assert len(attempts) == 1

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters, topics
 from producer_core.dlq.timeline import timeline
-from producer_core.dlq.topics import publisher
+from producer_core.dlq.topics.slice_publisher import PublicationEvents
 from producer_core.errors import ConfigError, StoreError
 from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Store
@@ -170,7 +170,7 @@ def test_a_second_publication_skips_published_dead_letters_unless_again_is_set(k
 def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafka, topic, store, monkeypatch):
     """Simulate a kill between the acknowledgement and the event that records it."""
     add_dead_letters(store, kafka, topic)
-    write = publisher._PublishJob._add_events
+    write = PublicationEvents.add
 
     def fail_on_published(self, what, texts):
         if what == "published" and texts:
@@ -178,7 +178,7 @@ def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafk
         write(self, what, texts)
 
     with monkeypatch.context() as patch, pytest.raises(StoreError):
-        patch.setattr(publisher._PublishJob, "_add_events", fail_on_published)
+        patch.setattr(PublicationEvents, "add", fail_on_published)
         publish(store, kafka, topic)
     second = publish(store, kafka, topic)
 

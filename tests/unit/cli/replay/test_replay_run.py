@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
+import time
 from contextlib import closing
 
 import click
@@ -59,7 +60,11 @@ def ready(store, *topics: TopicCheck, **choices):
     operation = planned(store, check_first=True, **choices)
     found = BrokerCheck(topics or (seen(),), 5000.0)
     store.execute(
-        "replay_checked", operation=operation.operation_id, checked=found.to_json(), now=5000.0, message=None
+        "replay_checked",
+        operation=operation.operation_id,
+        checked=found.to_json(),
+        now=time.time(),
+        message=None,
     )
     return replay.get(store, operation.operation_id)
 
@@ -300,6 +305,21 @@ def test_resume_changes_the_rate_of_a_paused_replay(store):
     resumed, _ = as_json(store, "replay", "resume", operation.operation_id, "--rate", "7")
 
     assert (resumed["state"], resumed["rate"]) == ("planned", 7.0)
+
+
+def test_list_selects_by_application_and_cluster(store):
+    DeadLetters(store).add([dead_letter(20, application="checkout", topic="carts")])
+    one = replay.plan(store, DeadLetterFilter(topic="carts"), **BY, can_run=CLUSTER).operation_id
+    other = replay.plan(store, DeadLetterFilter(topic="payments"), **BY, can_run=CLUSTER).operation_id
+
+    def listed(*arguments):
+        return [found["operation_id"] for found in as_json(store, "replay", "list", *arguments)[0]]
+
+    assert listed("--application", "checkout") == [one]
+    assert listed("--application", "") == [other]
+    assert set(listed("--cluster", CLUSTER)) == {one, other}
+    assert listed("--cluster", "another") == []
+    assert "No replay of this application" in run(store, "replay", "list", "--application", "billing").output
 
 
 def test_list_describes_the_state_of_each_replay(store):

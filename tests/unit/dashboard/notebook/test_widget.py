@@ -78,10 +78,10 @@ def test_a_closed_widget_is_replaced(store):
 
 @pytest.mark.slow
 def test_a_notebook_loads_no_web_server():
-    """A notebook needs neither Streamlit nor the modules on which the dashboard's server builds."""
+    """A notebook needs neither Streamlit nor plotly, nor the modules on which the dashboard's server builds."""
     code = (
         "import sys\n"
-        "for name in ('starlette', 'streamlit', 'uvicorn'):\n"
+        "for name in ('plotly', 'starlette', 'streamlit', 'uvicorn'):\n"
         "    sys.modules[name] = None\n"  # makes the import fail
         "from producer_core.dashboard import actions, notebook\n"
         "from producer_core.dashboard.notebook import magics, static_export, widget\n"
@@ -123,12 +123,10 @@ def test_a_store_error_is_a_reply_not_an_exception(widget, monkeypatch):
 
 
 def test_the_script_and_the_style_load_nothing():
-    script = (ROOT / "dashboard/notebook/widget.js").read_text()
+    folder = ROOT / "dashboard/notebook"
+    script = "".join(path.read_text() for path in sorted(folder.glob("*.js")))
     addresses = set(re.findall(r"https?://[^'\"`]+", script)) - {"http://www.w3.org/2000/svg"}
     assert not addresses and not re.findall(
         r"\bimport\b|\brequire\b|fetch\(|XMLHttpRequest|WebSocket|Jupyter\.|window\.", script
     )
-    assert (
-        "@import" not in (style := (ROOT / "dashboard/notebook/widget.css").read_text())
-        and "url(" not in style
-    )
+    assert "@import" not in (style := (folder / "widget.css").read_text()) and "url(" not in style

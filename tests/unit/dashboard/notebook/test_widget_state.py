@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
+from producer_core.alerts import AlertLog, alert, follow
 from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dlq import DeadLetters
+from producer_core.store import Batch, ProducerRow, Store
 from tests.fixtures import notebook as notebook_fixtures
 from tests.fixtures.notebook import dead_letter
 
@@ -16,17 +19,80 @@ now, store = notebook_fixtures.now, notebook_fixtures.store
 
 def test_the_widget_shows_the_numbers_of_the_store(store, now):
     state = widget_state.moment(store, now=now)
-    tiles = dict(state.tiles)
+    numbers = dict(state.numbers)
 
     assert "10 of 100" in state.sentence
-    assert tiles["failed"] == "10.0%" and tiles["pending"] == "3" and tiles["dead letters"] == "10"
-    assert tiles["p50"].endswith("ms") and tiles["p99"].endswith("ms")
+    assert list(numbers) == ["Throughput", "Error rate", "Latency p99", "Dead letters", "Pending"]
+    assert numbers["Error rate"] == "10.0%" and numbers["Pending"] == "3" and numbers["Dead letters"] == "10"
+    assert numbers["Latency p99"].endswith("ms")
     assert (state.dead, state.dead_total) == ((("orders", 10),), 10)
-    rates = [value for value in state.series.sent if value is not None]
-    assert sum(rates) * state.series.step == 90
-    assert sum(filter(None, state.series.failed)) * state.series.step == 10
+    throughput, error_rate, latency = state.charts
+    assert sum(filter(None, throughput.lines[0].values)) * state.step == 90
+    assert set(error_rate.lines[0].values) - {None, 0.0} == {10.0}
+    assert len(latency.lines) == 4
+    first = (
+        state.since
+        + throughput.lines[0].values.index(max(filter(None, throughput.lines[0].values))) * state.step
+    )
+    assert first <= now - 5 < first + state.step
     assert state.producers == ("shop: connected",)
     assert not state.why_not
+
+
+def test_the_first_lines_name_no_internals(store, now):
+    state = widget_state.moment(store, now=now)
+    headline, *_ = widget_state.text(state).splitlines()
+    page = static_export.page(state, "x")
+
+    assert headline == state.sentence and "shop" not in headline
+    assert widget_state.text(state).splitlines()[-2:] == ["shop: connected", f"As of {state.as_of}"]
+    assert page.index("Throughput") < page.index("Dead letters") < page.index("shop: connected")
+
+
+def test_the_browser_gets_charts_with_axes_and_no_value_twice(store, now):
+    found = json.loads(json.dumps(widget_state.moment(store, now=now).as_json()))
+
+    assert [chart["unit"] for chart in found["charts"]] == ["rate", "percent", "milliseconds"]
+    assert set(found["charts"][0]) == {
+        "title", "value", "change", "tone", "unit", "lines", "legend", "axis", "empty",
+    }  # fmt: skip
+    assert set(found["charts"][0]["lines"][0]) == {"name", "colour", "values"}
+    assert found["charts"][0]["axis"]["ticks"][0] == [0.0, "0"]
+
+
+def test_right_after_the_first_send_the_widget_says_connecting(tmp_path, now):
+    path = tmp_path / "own.duckdb"
+    new = ProducerRow(
+        "p", "", "shop", "host", 7, "0.1", now - 1, now, None, False, None, 500, 0, 4, 100_000, 2**27, None, True,
+        "at_least_once", "{}",
+    )  # fmt: skip
+    store = Store.open(path)
+    store.append(Batch("p", 0, producer=new))
+    state = widget_state.moment(store, now=now)
+
+    assert state.sentence == "Connecting to the brokers. 500 messages pending." and state.tone == "quiet"
+    store.append(Batch("p", 1, producer=new._replace(connection_error="Connection refused")))
+    assert widget_state.moment(store, now=now).sentence.startswith("Not delivering. No broker connection")
+
+
+def test_a_cause_has_its_dead_letters_over_time(store, now):
+    DeadLetters(store).add([dead_letter(60 + n, failed_at=now - 65) for n in range(4)])
+    (cause,) = widget_state.moment(store, now=now).causes
+
+    assert sum(cause.trend) == cause.count == 14 and len([bar for bar in cause.trend if bar]) == 2
+    assert "maximum 10, latest 10" in cause.trend_text
+
+
+def test_an_alert_is_one_line_with_its_advice_beside_it(store, now):
+    log = AlertLog(store, clock=lambda: now)
+    found = alert("circuit_opened", "p", now, text="The circuit of the cluster is open: down.")
+    log.record(follow({}, [found, alert("epoch_rose", "p", now, text="A new epoch.")], now), told_by="p")
+    state = widget_state.moment(store, now=now)
+
+    (line,) = state.alerts
+    assert line.text.endswith("The circuit of the cluster is open: down.") and line.tone in ("bad", "warning")
+    assert line.advice and line.advice not in line.text
+    assert f"{line.text} {line.advice}" in widget_state.text(state)
 
 
 def test_a_cause_has_advice_and_the_safety_of_a_resend(store, now):
@@ -69,7 +135,7 @@ def test_every_listed_time_range_can_be_shown(store, now):
 
 def test_text_has_a_chart_of_block_characters(store, now):
     assert re.search(
-        r"sent +[▁▂▃▄▅▆▇█ ]+ up to 9/s|sent +[▁▂▃▄▅▆▇█ ]+ up to [\d.]+/s",
+        r"Throughput +[▁▂▃▄▅▆▇█ ]+ up to [\d.]+/s",
         widget_state.text(widget_state.moment(store, now=now)),
     )
     assert widget_state.spark((0.0, None, 5.0, 10.0), 10.0) == "▁ ▅█"

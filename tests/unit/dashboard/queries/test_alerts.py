@@ -25,7 +25,13 @@ def _queue_notifications(store):
 def test_an_empty_store_shows_every_rule_and_no_routes(store):
     found = page(store)
 
-    assert (found.firing, found.pending, found.ended, found.routes, found.evaluator) == ((), (), (), (), None)
+    assert (found.firing, found.pending, found.history.alerts, found.routes, found.evaluator) == (
+        (),
+        (),
+        (),
+        (),
+        None,
+    )
     assert {one.name for one in found.rules} == set(RULES)
 
 
@@ -59,8 +65,9 @@ def test_the_history_covers_the_time_range(store):
         fire(store, item)
         AlertLog(store).record([AlertChange("resolved", resolved(item, ended))])
 
-    assert [item.alert_id for item in page(store).ended] == [new.alert_id]
-    assert alert_queries.alerts(store, View("24 hours"), NOW).ended_total == 2
+    (shown,) = page(store).history.alerts
+    assert (shown.latest.alert_id, shown.episodes) == (new.alert_id, 1)
+    assert alert_queries.alerts(store, View("24 hours"), NOW).history.total == 2
 
 
 def test_a_rule_shows_its_episodes_and_its_silence(store):

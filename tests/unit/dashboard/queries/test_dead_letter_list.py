@@ -6,6 +6,7 @@ import pytest
 
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
+from producer_core.dashboard.queries.dead_letter_list import Neighbors, neighbors
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import fingerprint
@@ -131,3 +132,12 @@ def test_the_filter_options_keep_their_order_while_dead_letters_arrive(store):
     before = queries.choices(store, "dead")
     DeadLetters(store).add([dead_letter(number, topic="late") for number in range(10, 15)])
     assert queries.choices(store, "dead") == before == (("late", "payments"), ("POLICY_VIOLATION",))
+
+
+def test_the_neighbors_follow_the_list_and_a_record_that_left_it_keeps_its_place():
+    listed = [dead_letter(number) for number in (5, 4, 2, 1)]
+
+    assert neighbors(listed, "m-5", listed[0].failed_at) == Neighbors(None, "m-4", 1)
+    assert neighbors(listed, "m-2", listed[2].failed_at) == Neighbors("m-4", "m-1", 3)
+    assert neighbors(listed, "m-3", dead_letter(3).failed_at) == Neighbors("m-4", "m-2", 0)
+    assert neighbors([], "m-3", 1.0) == Neighbors()

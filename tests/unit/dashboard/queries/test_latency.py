@@ -183,3 +183,62 @@ def test_brokers_of_different_clusters_are_separate_and_a_cluster_can_be_selecte
     ]  # fmt: skip
     (only,) = queries.latency(store, queries.View("5 min", cluster="d"), NOW).brokers
     assert only.rtt == 9.0 / row.rtt_count
+
+
+def outage(store, *, rows=lambda at: ()):
+    """Write a minute of two brokers, and then six seconds in which the client has none; `rows` are those of brokers."""
+    before, during = range(int(NOW) - 60, int(NOW) - 6), range(int(NOW) - 6, int(NOW))
+    clients = [*(client(at) for at in before), *(client(at, cut_off=1) for at in during)]
+    brokers = [broker(at, number) for at in before for number in (1, 2)] + [
+        row for at in during for row in rows(at)
+    ]
+    store.append(Batch("p", 0, client_statistics=tuple(clients), broker_statistics=tuple(brokers)))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [lambda at: (), lambda at: tuple(broker(at, number, up=0, down=1) for number in (1, 2))],
+    ids=["brokers that the client no longer lists", "brokers that are down"],
+)
+def test_the_table_of_brokers_agrees_with_the_finding_that_none_can_be_reached(store, rows):
+    outage(store, rows=rows)
+    page = queries.latency(store, VIEW, NOW)
+    assert page.findings[0].title == "No broker can be reached." and page.findings[0].ongoing
+    assert set(page.connections.values()) == {"not connected"} and len(page.connections) == 2
+
+
+def test_each_broker_has_the_connection_of_its_latest_samples(store):
+    ats = range(int(NOW) - 60, int(NOW))
+    down = [broker(at, 2, up=0, down=1) for at in ats]
+    store.append(
+        Batch(
+            "p",
+            0,
+            client_statistics=tuple(map(client, ats)),
+            broker_statistics=tuple(map(broker, ats)) + tuple(down),
+        )
+    )
+    assert queries.latency(store, VIEW, NOW).connections == {"1@c": "connected", "2@c": "not connected"}
+
+
+def test_a_broker_that_some_producers_reach_is_partly_connected(store):
+    ats = range(int(NOW) - 60, int(NOW))
+    for producer, state in (("p", {}), ("q", {"up": 0, "down": 1})):
+        rows = tuple(broker(at, 1, producer_id=producer, **state) for at in ats)
+        store.append(
+            Batch(
+                producer,
+                0,
+                client_statistics=tuple(client(at, producer_id=producer) for at in ats),
+                broker_statistics=rows,
+            )
+        )
+    assert queries.latency(store, VIEW, NOW).connections == {"1@c": "partly connected"}
+
+
+def test_the_connection_is_unknown_without_recent_samples(store):
+    ats = range(int(NOW) - 90, int(NOW) - 60)
+    store.append(
+        Batch("p", 0, client_statistics=tuple(map(client, ats)), broker_statistics=tuple(map(broker, ats)))
+    )
+    assert queries.latency(store, VIEW, NOW).connections == {"1@c": "no data"}

@@ -109,3 +109,19 @@ def test_memory_is_that_of_the_running_producer_closest_to_its_limit():
     assert memory([row, full, unlimited], 100.0) == (9, 10)
     assert memory([row, closed, lost], 100.0) == (50, 100)
     assert memory([unlimited], 100.0) == (7_000, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "connecting"),
+    [
+        ({"started_at": 2}, True),
+        ({"started_at": 2, "connected": True}, False),
+        ({"started_at": 2, "connection_error": "Connection refused"}, False),
+        ({"started_at": 31}, False),
+    ],
+    ids=["just started", "connected", "with an error", "for a long time"],
+)
+def test_a_producer_that_has_just_started_is_connecting(store, changes, connecting):
+    known = {"connected": False, **changes, "started_at": NOW - changes["started_at"]}
+    write(store, pending=5, **known)
+    assert queries.overview(store, "15 min", NOW).situation.connecting is connecting

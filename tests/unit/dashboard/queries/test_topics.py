@@ -64,11 +64,14 @@ def test_a_topic_is_healthy_again_once_its_dead_letters_are_replayed(store):
     )
 
 
-def test_a_topic_whose_latest_messages_failed_is_still_failing(store):
-    write(store, [counts(NOW - 200, "payments", dead=3), counts(NOW - 9, acknowledged=90)])
-    DeadLetters(store).add([dead_letter(number, failed_at=NOW - 200) for number in range(3)])
-    row = queries.overview(store, "15 min", NOW).topics[0]
-    assert (row.topic, row.trouble) == ("payments", 3)
+@pytest.mark.parametrize(("ago", "trouble"), [(20, 3), (200, 1), (20_000, 1)])
+def test_only_the_failures_of_the_last_minute_are_failures_now(store, ago, trouble):
+    write(store, [counts(NOW - ago, "payments", dead=3), counts(NOW - 9, acknowledged=90)])
+    DeadLetters(store).add([dead_letter(number, failed_at=NOW - ago) for number in range(3)])
+    page = queries.overview(store, "24 hours", NOW)
+    row = next(row for row in page.topics if row.topic == "payments")
+    assert row.trouble == trouble
+    assert ("Failing now" in wording.headline(page.situation).text) == (ago == 20)
 
 
 @pytest.mark.parametrize("window", ["5 min", "24 hours"])

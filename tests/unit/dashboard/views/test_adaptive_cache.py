@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from producer_core.dashboard.views import adaptive_cache
 from producer_core.dashboard.views.adaptive_cache import CachedRead, is_due
 
 
@@ -21,3 +24,12 @@ def test_a_read_is_reused_for_ten_times_its_duration_up_to_half_a_minute(took, r
     assert is_due(last, "5 min", 100.0 + reused_for)
     if reused_for:
         assert not is_due(last, "5 min", 100.0 + reused_for - 0.01)
+
+
+def test_an_expired_read_is_repeated_and_keeps_its_value_until_then(monkeypatch):
+    state = {"page": CachedRead("view", "earlier", time.monotonic(), 1.0)}
+    monkeypatch.setattr(adaptive_cache.st, "session_state", state)
+    adaptive_cache.expire("page")
+    adaptive_cache.expire("another page")
+
+    assert is_due(state["page"], "view", time.monotonic()) and state["page"].value == "earlier"

@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from producer_core.alerts import AlertLog
-from tests.fixtures.alert_pages import fire, lost, run, texts
+from producer_core.alerts import AlertChange, AlertLog, alert
+from producer_core.alerts.alert_state import resolved
+from tests.fixtures.alert_pages import burning, fire, lost, run, texts
+from tests.fixtures.alerts import write
 
 
 @pytest.mark.slow
@@ -31,3 +33,38 @@ def test_an_alert_is_silenced_and_unsilenced_on_its_own_page(store):
 
 def test_an_unknown_alert_shows_a_message(store):
     assert "This store has no alert with this id" in texts(run(store.path, alert="0123456789ab"))
+
+
+def test_the_page_of_an_alert_shows_its_metric_with_the_threshold(store):
+    now = time.time()
+    write(store, now - 200, topic="payments", good=80, bad=20)
+    item = burning(now - 100)
+    fire(store, item)
+
+    text = texts(run(store.path, alert=item.alert_id))
+
+    assert "Error rate: payments" in text
+    assert "threshold: above 1.44%" in text
+
+
+def test_the_page_of_an_alert_links_to_its_other_times(store):
+    now = time.time()
+    earlier, item = lost(now - 900), lost(now - 60)
+    fire(store, earlier)
+    AlertLog(store).record([AlertChange("resolved", resolved(earlier, now - 800))])
+    fire(store, item)
+
+    text = texts(run(store.path, alert=item.alert_id))
+
+    assert "Other times" in text and f"alert={earlier.alert_id}" in text
+
+
+def test_the_last_value_is_shown_where_the_store_has_no_history_of_the_metric(store):
+    item = alert(
+        "memory_near_limit", "p-1", time.time() - 60, value=0.97, threshold=0.95, client="shop", says="x"
+    )
+    fire(store, item)
+
+    text = texts(run(store.path, alert=item.alert_id))
+
+    assert "Last memory usage: 97%; the threshold is 95%. The store keeps no history of it." in text

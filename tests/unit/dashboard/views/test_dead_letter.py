@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.dashboard import actions
+from producer_core.dashboard import actions, queries
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt
 from tests.fixtures.dead_letter_pages import NOW, add_runner, dead_letter, page_of
@@ -58,6 +58,77 @@ def test_unmasking_applies_to_one_dead_letter(path, store, monkeypatch):
     page.query_params["letter"] = "m-2"
     page.run()
     assert not any("hunter2" in part.value for part in page.code)
+
+
+@pytest.mark.slow
+def test_the_value_comes_first_and_its_stored_bytes_are_shown_only_unmasked(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1)])
+    page = page_of(path, monkeypatch, letter="m-1")
+    shown = html_of(page)
+    assert shown.index("Value</h2>") < shown.index("safe to resend") < shown.index("Headers</h2>")
+
+    page.segmented_control(key="dead_letter_form").set_value("Raw").run()
+    assert not any("hunter2" in part.value for part in page.code)
+    assert "The stored bytes cannot be masked." in html_of(page)
+    page.button(key="reveal").click().run()
+    assert '{"n": 1, "password": "hunter2"}' in [part.value for part in page.code]
+    page.segmented_control(key="dead_letter_form").set_value("Hex").run()
+    assert any(part.value.startswith("00000000  7b 22 6e 22") for part in page.code)
+
+
+@pytest.mark.slow
+def test_previous_and_next_open_the_neighbors_in_the_list(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(number) for number in (1, 2, 3)])
+    page = page_of(path, monkeypatch, letter="m-3")
+    assert "1 of 3" in html_of(page)
+    assert page.button(key="dead_letter_previous").disabled
+
+    page.button(key="dead_letter_next").click().run()
+    assert "2 of 3" in html_of(page)
+    page.button(key="dead_letter_clear_m-2").click().run()
+    assert "Archived. Restore makes it pending again." in html_of(page)
+    page.button(key="dead_letter_next").click().run()
+
+    assert "2 of 2" in html_of(page)
+    assert page.query_params["letter"] in ("m-1", ["m-1"])
+    assert page.button(key="dead_letter_next").disabled
+
+
+@pytest.mark.slow
+def test_the_open_record_is_replayed_cleared_and_restored_alone(path, store, monkeypatch):
+    add_runner(store)
+    DeadLetters(store).add([dead_letter(1), dead_letter(2)])
+    page = page_of(path, monkeypatch, letter="m-1")
+
+    page.button(key="dead_letter_clear_m-1").click().run()
+    assert [one.message_id for one in DeadLetters(store).find(DeadLetterFilter())] == ["m-2"]
+    page.button(key="dead_letter_restore_m-1").click().run()
+    assert DeadLetters(store).count(DeadLetterFilter()) == 2
+    page.button(key="dead_letter_replay_m-1").click().run()
+
+    (operation,) = queries.operations(store)
+    assert (operation.total, operation.query["ids"], operation.go_at_once) == (1, "m-1", True)
+
+
+@pytest.mark.slow
+def test_a_doubtful_record_opens_the_dry_run(path, store, monkeypatch):
+    add_runner(store)
+    DeadLetters(store).add([dead_letter(1, verdict="possibly_persisted")])
+    page = page_of(path, monkeypatch, letter="m-1")
+    assert page.button(key="dead_letter_replay_m-1").label == "Replay …"
+
+    page.button(key="dead_letter_replay_m-1").click().run()
+
+    assert not queries.operations(store)[0].go_at_once
+    assert "Dry run: 1 record" in html_of(page)
+
+
+@pytest.mark.slow
+def test_the_details_show_milliseconds(path, store, monkeypatch):
+    DeadLetters(store).add([dead_letter(1, failed_at=NOW + 0.0625)])
+    shown = html_of(page_of(path, monkeypatch, letter="m-1"))
+    assert ":00.062</time>" in shown
+    assert ":00.062 UTC" in shown
 
 
 @pytest.mark.slow

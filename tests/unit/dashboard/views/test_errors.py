@@ -12,6 +12,11 @@ from tests.fixtures.pages import HOSTILE, counts, dead_letter, links, opened, ro
 NOW = 0.0
 
 
+def shown(page):
+    """Return the source of all components of the page."""
+    return " ".join(str(item.proto) for item in page.get("bidi_component"))
+
+
 def test_the_page_of_an_empty_store_has_no_numbers(path, store, monkeypatch):
     page = opened("errors", path, monkeypatch)
     assert not page.exception
@@ -24,17 +29,44 @@ def test_the_page_links_to_the_dead_letters_of_codes_and_groups(path, store, mon
     page = opened("errors", path, monkeypatch, range="5 min", topic="payments")
     assert not page.exception
     assert "dead-letters?topic=payments&code=POLICY_VIOLATION" in links(page)
-    assert f"dead-letters?topic=payments&group={POLICY}" in links(page)
     assert f"errors?topic=payments&range=5+min&group={POLICY}" in links(page)
+    folded = opened("errors", path, monkeypatch, range="5 min", topic="payments", fold="Groups")
+    assert f"dead-letters?topic=payments&group={POLICY}" in links(folded)
+    assert f"errors?topic=payments&range=5+min&group={POLICY}&fold=Groups" in links(folded)
 
 
 def test_the_page_names_new_codes(path, store, monkeypatch):
     fill(store)
-    page = opened("errors", path, monkeypatch, range="5 min")
+    page = opened("errors", path, monkeypatch, range="5 min", fold="Codes")
     assert "New: MSG_SIZE_TOO_LARGE." in text_of(page)
     codes = rows_of(page, "Error codes, most dead letters first")
     assert [row[0].split()[:2] for row in codes][1] == ["MSG_SIZE_TOO_LARGE", "new"]
     assert codes[0][2] == "4 before: 5" and codes[0][3] == "2 unchanged"
+
+
+def test_a_row_is_an_issue_with_its_state_and_actions(path, store, monkeypatch):
+    fill(store)
+    page = opened("errors", path, monkeypatch, range="5 min")
+    rows = rows_of(page, "Issues, a code on a topic, most dead letters first")
+    assert [row[0].split()[0] for row in rows] == ["POLICY_VIOLATION", "MSG_SIZE_TOO_LARGE", "_TIMED_OUT"]
+    policy, size, timed_out = rows
+    assert (policy[2], policy[3]) == ("4 before: 5", "2 unchanged")
+    assert policy[5].startswith("failing now") and "4 dead letters" in policy[5]
+    assert policy[6] == "Replay or clear Details"
+    assert size[0].split()[:2] == ["MSG_SIZE_TOO_LARGE", "new"]
+    assert timed_out[6] == "none"
+
+
+@pytest.mark.parametrize("fold", ["Issues", "Groups", "Codes", "Kinds", "Topics"])
+def test_the_list_has_one_table_whatever_it_is_folded_by(path, store, monkeypatch, fold):
+    fill(store)
+    page = opened("errors", path, monkeypatch, range="5 min", fold=fold)
+    assert not page.exception
+    tables = {
+        "Issues": "Issues, a code on a topic, most dead letters first", "Groups": "Groups of dead letters, largest first",
+        "Codes": "Error codes, most dead letters first", "Kinds": "Kinds of errors", "Topics": "Topics, most dead letters first",
+    }  # fmt: skip
+    assert {name for name, alt in tables.items() if alt in shown(page)} == {fold}
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dashboard.queries.fleet import fleet
-from producer_core.dashboard.views.fleet import matches
+from producer_core.dashboard.views.fleet import matches, read_fleet
 from producer_core.dlq import DeadLetters
 from producer_core.store import Batch
 from tests.fixtures.fleet import add
@@ -99,3 +99,37 @@ def test_names_are_never_markup(path, store, monkeypatch):
     assert not page.exception
     assert not any(HOSTILE in element.body for element in page.get("html"))
     assert "onerror" in text_of(page)
+
+
+@pytest.mark.slow
+def test_one_producer_has_no_chart_of_outliers(path, store, monkeypatch):
+    add(store, "web")
+    page = opened("fleet", path, monkeypatch, range="5 min")
+    assert not page.exception and "Outliers" not in text_of(page)
+
+    for name in ("batch", "mail"):
+        add(store, name)
+    read_fleet.clear()
+    assert "Outliers" in text_of(opened("fleet", path, monkeypatch, range="5 min"))
+
+
+def test_names_and_states_are_not_cut_in_the_middle_of_a_word(path, store, monkeypatch):
+    name, host = (
+        "a-name-that-is-longer-than-forty-letters-for-sure",
+        "node-0123456789.a-long-domain.of-a-cluster.example",
+    )
+    error = "The broker refused the connection because its certificate has expired. " * 4
+    add(
+        store,
+        "long",
+        client_id=name,
+        host=host,
+        version="2026.11.27+build.of.a.branch",
+        connected=False,
+        connection_error=error,
+    )
+    (row,) = rows_of(opened("fleet", path, monkeypatch), LIST)
+
+    assert row[0].split() == [name, f"{host},", "process", "7", "version", "2026.11.27+build.of.a.branch"]
+    shown = row[1].removesuffix(" …")
+    assert row[1].endswith(" …") and f"no connection: {error}".startswith(f"{shown} ")

@@ -8,6 +8,7 @@ import pytest
 
 from producer_core.dashboard import wording
 from producer_core.store import Batch
+from producer_core.store.compression_samples import CompressionRow, save_compression
 from tests.fixtures.latency import client, fill
 from tests.fixtures.pages import html_of, opened, tiles_of
 
@@ -44,6 +45,13 @@ def test_the_page_starts_with_the_diagnosis_its_evidence_and_setting(path, store
 
 
 @pytest.mark.slow
+def test_the_table_of_brokers_shows_the_connection_now(path, store, monkeypatch):
+    fill(store)
+    text = html_of(opened("latency", path, monkeypatch))
+    assert "<th scope='col' class='pc-n'>Now</th>" in text and "<td class='pc-n'>connected</td>" in text
+
+
+@pytest.mark.slow
 def test_a_past_finding_is_marked_as_earlier(path, store, monkeypatch):
     fill(store, seconds=30)
     start = int(NOW) // 10 * 10 - 200
@@ -72,3 +80,28 @@ def test_names_are_never_markup(path, store, monkeypatch):
     fill(store, topic=hostile, rtt_sum=40.0, address=hostile)
     text = html_of(opened("latency", path, monkeypatch))
     assert "onerror" in text and hostile not in text
+
+
+def sampled(topic, zstd_bytes):
+    return CompressionRow(
+        "p", "c", topic, NOW - 5, "lz4", 1000.0, 20, 500, 1 << 20, 1 << 19, zstd_bytes, 0.001, 0.004
+    )
+
+
+@pytest.mark.slow
+def test_each_topic_shows_what_the_codecs_leave_and_a_suggestion(path, store, monkeypatch):
+    fill(store)
+    save_compression(store, [sampled("orders", 1 << 18), sampled("refunds", 1 << 19)])
+    text = html_of(opened("latency", path, monkeypatch))
+    table = text[text.index("aria-label='Compression by topic'") :]
+    assert "50.0%" in table and "25.0%" in table and "1.0 ms/MiB" in table
+    assert "compression_type=&#x27;zstd&#x27; would send 50% fewer bytes." in table
+    assert "Keep lz4." in table
+    filtered = html_of(opened("latency", path, monkeypatch, topic="refunds"))
+    assert "Keep lz4." in filtered and "would send" not in filtered
+
+
+@pytest.mark.slow
+def test_a_store_without_samples_has_no_table_of_codecs(path, store, monkeypatch):
+    fill(store)
+    assert "Compression by topic" not in html_of(opened("latency", path, monkeypatch))

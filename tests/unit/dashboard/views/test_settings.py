@@ -62,3 +62,20 @@ def test_read_only_users_cannot_run_the_doctor(path, store, monkeypatch):
     page = opened("settings", path, monkeypatch)
     assert not page.exception
     assert page.button(key="run-doctor").disabled
+
+
+@pytest.mark.slow
+def test_the_page_begins_with_what_to_do_and_ends_with_internals(path, store, monkeypatch):
+    text = text_of(opened("settings", path, monkeypatch))
+    order = [
+        "Doctor",
+        "Retention",
+        "Dead letter limits",
+        "Alert rules",
+        "Access",
+        "Store",
+        "Versions",
+        "Rows",
+    ]
+    places = [text.index(f">{heading}</h2>") for heading in order]
+    assert places == sorted(places)

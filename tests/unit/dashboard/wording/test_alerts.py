@@ -99,3 +99,25 @@ def test_a_silence_of_a_whole_rule_is_described_as_such():
 def test_the_firing_alerts_that_are_not_listed_are_counted():
     assert alert_wording.more_firing(1) == "1 more is firing. Select a topic, or see Rules."
     assert alert_wording.more_firing(2) == "2 more are firing. Select a topic, or see Rules."
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_states_its_condition(name):
+    text = alert_wording.rule_condition(name, RULES[name])
+    assert len(text) > 20 and "reported by" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("high_error_rate", "more than error_rate_threshold (default 5%) of a producer's messages failed between two "
+         "health checks; its end is notified after 5 min"),
+        ("slow_delivery", "latency p99 per topic above 10 s over 5 min, for 5 min; resolves 10 min after it clears"),
+        ("order_break", "at least 1 message was acknowledged before an earlier one with the same key was retried; "
+         "resolves 10 min after the last report"),
+        ("fenced", "another process uses the same transactional id; fires until the producer is closed"),
+        ("acknowledged_lost", "at least 1 acknowledged record is missing from its partition; fires until acknowledged"),
+    ],
+)  # fmt: skip
+def test_a_condition_says_when_the_alert_resolves(name, text):
+    assert alert_wording.rule_condition(name, RULES[name]) == text

@@ -57,6 +57,12 @@ def test_binary_content_is_shown_in_hexadecimal_when_revealed():
     assert "1,000,000 bytes in total" in dead_letter_wording.content(b"\xff" * 1_000_000, reveal=True).text
 
 
+def test_stored_bytes_are_shown_as_text_and_in_hexadecimal():
+    assert dead_letter_wording.raw_text(b'{"a":1}\xff\x00') == '{"a":1}\\xff⟨U+0000⟩'
+    assert dead_letter_wording.hexadecimal(b"ab") == "00000000  61 62"
+    assert "… 5,000 bytes in total" in dead_letter_wording.hexadecimal(b"x" * 5_000)
+
+
 def test_secrets_are_masked_until_revealed():
     value = b'{"password": "hunter2"}'
     assert "hunter2" not in dead_letter_wording.content(value).text

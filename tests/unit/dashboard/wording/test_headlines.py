@@ -264,3 +264,19 @@ def test_the_headline_of_an_ended_range_has_no_second_line():
 )
 def test_the_tab_names_the_state(change, text):
     assert wording.tab_state(replace(HEALTHY, **change)) == text
+
+
+@pytest.mark.parametrize(
+    ("pending", "text"), [(500, "500 messages pending."), (0, "No messages sent in the last 15 min.")]
+)
+def test_a_new_producer_is_connecting_instead_of_not_delivering(pending, text):
+    now = replace(HEALTHY, connected=0, acknowledged=0, pending=pending, connecting=True)
+    found = wording.headline(now)
+
+    assert (found.tone, found.text) == ("quiet", f"Connecting to the brokers. {text}")
+    assert wording.tab_state(now) == "○ connecting"
+    assert not any(piece.button for piece in found.pieces)
+
+
+def test_one_connected_producer_delivers_while_another_connects():
+    assert headline_of(connected=1, connecting=True)[1].startswith("Delivering. ")

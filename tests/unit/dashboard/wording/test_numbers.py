@@ -27,6 +27,9 @@ def test_a_change_has_an_arrow_and_a_text_alternative_even_without_a_previous_va
         (wording.percent(0.00001), "< 0.01%"),
         (wording.percent(0.0042), "0.42%"),
         (wording.percent(0.5), "50.0%"),
+        (wording.percent(0.9994), "99.9%"),
+        (wording.percent(0.9999), "> 99.9%"),
+        (wording.percent(1.0), "100.0%"),
         (wording.milliseconds(None), "–"),
         (wording.milliseconds(0.0057), "5.7 ms"),
         (wording.milliseconds(0.75), "750 ms"),
@@ -75,3 +78,18 @@ def test_a_long_name_keeps_its_beginning_and_its_end():
     assert wording.short("") == ""
     assert wording.short("x" * 26) == "x" * 26
     assert wording.short(f"{'a' * 500}{'b' * 500}") == f"{'a' * 17}…{'b' * 8}"
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "shown"),
+    [
+        ("three words here", 16, "three words here"),
+        ("three words here", 15, "three words …"),
+        ("three words here", 12, "three words …"),
+        ("three words, here", 13, "three words …"),
+        ("oneverylongword", 8, "onevery …"),
+        ("", 5, ""),
+    ],
+)
+def test_a_clipped_text_ends_after_a_whole_word(text, longest, shown):
+    assert wording.clipped(text, longest) == shown

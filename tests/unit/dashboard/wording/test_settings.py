@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from producer_core.cli.store import _setting
 from producer_core.dashboard.wording import settings as settings_wording
+from producer_core.store import Retention
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,18 @@ def test_durations_of_settings_use_whole_units():
 def test_a_finished_doctor_run_has_a_summary(problems, warnings, tone):
     found, text = settings_wording.doctor_result(problems, warnings, 9, 3.2)
     assert found == tone and text.endswith("9 checks in 3 s.")
+
+
+@pytest.mark.parametrize("seconds", [1.0, 90.5, 3600.0, 5400.0, 86_400.0, 90 * 86_400.0])
+def test_a_duration_in_its_unit_is_the_same_duration(seconds):
+    number, unit = settings_wording.in_unit(seconds)
+    assert number * settings_wording.UNITS[unit] == seconds
+    assert number >= 1
+
+
+def test_every_retention_time_says_what_a_shorter_one_removes():
+    for field in dataclasses.fields(Retention):
+        shorter = settings_wording.retention_change(field.name, 86_400.0, 3600.0)
+        longer = settings_wording.retention_change(field.name, 3600.0, 86_400.0)
+        assert shorter.startswith(f"{field.name}: 1 day → 1 hour.")
+        assert "cannot be" in shorter and "cannot be" not in longer

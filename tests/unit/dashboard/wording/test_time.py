@@ -15,6 +15,11 @@ def test_times_are_in_the_viewers_zone_with_utc_in_the_tooltip():
     assert wording.stamp(at, None).text == wording.stamp(at, "No/Such_Zone").text == "2026-11-21 15:15:57"
 
 
+def test_a_time_with_milliseconds_has_them_in_the_tooltip_too():
+    found = wording.stamp(1_795_274_157.0625, "Asia/Kolkata", milliseconds=True)
+    assert found == ("2026-11-21 20:45:57.062", "2026-11-21 15:15:57.062 UTC")
+
+
 def test_a_zone_has_an_abbreviation():
     assert [wording.zone_name(name, 1_795_274_157.0) for name in ("Europe/Berlin", "Asia/Dubai", None)] == [
         "CET", "UTC+04:00", "UTC",

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from producer_core.delivery import text_ids
+from producer_core.delivery import sending_client
 from producer_core.delivery.delivery import Delivery
 from producer_core.delivery.exactly_once.transactional_client import (
     TransactionalClient,
@@ -41,7 +41,7 @@ def test_if_the_client_accepts_no_token_the_fence_fails_and_is_tried_again_by_it
         text = "OAuth token not set within 10 seconds timeout"
         raise KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED, text))
 
-    monkeypatch.setattr(text_ids, "Producer", no_token)
+    monkeypatch.setattr(sending_client, "Producer", no_token)
     errors = []
     client = TransactionalClient(
         {"bootstrap.servers": "", "oauth_cb": lambda _: ("token", time.time() + 3600)},

@@ -1,10 +1,11 @@
-"""A Kafka client that writes message ids as text."""
+"""Create the Kafka clients that send, from settings of which two are the producer's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from producer_core._internal.compression_choice import COMPRESSION_CHOICE_KEY, COMPRESSION_SETTING
 from producer_core._internal.id_header import ID_FORMAT_KEY, ID_HEADER, text_header
 from producer_core._internal.librdkafka import Producer
 
@@ -24,7 +25,10 @@ class TextIdProducer(Producer):
 
 
 def create_producer(settings: Mapping[str, Any]) -> Producer:
-    """Return a Kafka client that writes ids in the format of the settings."""
-    own = {name: value for name, value in settings.items() if name != ID_FORMAT_KEY}
-    client: Producer = Producer(own) if len(own) == len(settings) else TextIdProducer(own)
+    """Return a Kafka client that writes ids in the format of the settings, with the codec of `compression_type="auto"`."""
+    own = dict(settings)
+    choice, id_format = own.pop(COMPRESSION_CHOICE_KEY, None), own.pop(ID_FORMAT_KEY, None)
+    if choice is not None:
+        own[COMPRESSION_SETTING] = choice()
+    client: Producer = Producer(own) if id_format is None else TextIdProducer(own)
     return client

@@ -1,0 +1,343 @@
+"""Producers that publish their dead letters, on a simulated cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from producer_core import DeadLetterTopic, MessageStatus, ReliableKafkaProducer
+from producer_core.dlq import DeadLetterFilter
+from producer_core.errors import ConfigError, QueueFull
+from producer_core.testing import InMemoryTransport
+from tests.fixtures.dead_letter_topics import events, send
+from tests.support import eventually
+
+
+def is_file_in_place_of(folder):
+    """Put a file in the place of a folder, which a thread of the producer may just have created again."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(IsADirectoryError):
+        folder.write_text("no longer a folder")
+    return folder.is_file()
+
+
+def without_disk(cluster, tmp_path, **options):
+    """Return a producer whose store and spill file cannot be written."""
+    folder = tmp_path / "state"
+    producer = cluster.producer(folder / "store.duckdb", **options)
+    folder.rename(tmp_path / "away")
+    eventually(lambda: is_file_in_place_of(folder))
+    return producer
+
+
+def searched(producer):
+    """Whether the producer has looked for dead letters of ended producers."""
+    return producer._components.dead_letter_backend._publishing._stored._searched_at > 0
+
+
+def publishing_of(dead_letter):
+    return "all-dead"
+
+
+class Topics:
+    def choose(self, dead_letter):
+        return "all-dead"
+
+    __call__ = choose
+
+
+def test_each_dead_letter_is_published_once_and_stays_a_dead_letter(cluster, store):
+    with cluster.producer(store) as producer:
+        sent = send(producer, 50)
+        producer.flush()
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 50)
+        assert len(producer.get_dlq_messages("orders")) == 50
+
+    assert cluster.ids("orders-dlt") == sent, "in order, each once"
+    assert len(cluster.transports) == 2, "the dead letters have a client of their own"
+
+
+def test_a_publication_is_an_event_of_the_dead_letter(cluster, store):
+    with cluster.producer(store) as producer:
+        (message_id,) = send(producer, 1)
+
+    assert events(store, message_id) == [("publishing", "to orders-dlt"), ("published", "at orders-dlt[0]@0")]
+
+
+def test_a_published_dead_letter_has_no_safe_verdict(cluster, store):
+    """A reader of the dead-letter topic may replay it."""
+    with cluster.producer(store) as producer:
+        cluster.code = "POLICY_VIOLATION"
+        send(producer, 1)
+        eventually(lambda: [one.verdict for one in producer.dlq.find()] == ["possibly_persisted"])
+    published = dict(cluster.transports[1].log["orders-dlt"][0].headers)
+    assert published["dlq.delivery.verdict"] == b"rejected"
+
+
+def test_the_verdict_changes_before_a_dead_letter_is_sent(cluster, store):
+    cluster.code = "POLICY_VIOLATION"
+    cluster.held.add("orders-dlt")
+    with cluster.producer(store) as producer:
+        send(producer, 1)
+        eventually(lambda: len(cluster.transports) == 2 and cluster.transports[1].held)
+        assert [one.verdict for one in producer.dlq.find()] == ["possibly_persisted"]
+        cluster.release()
+
+
+def test_a_producer_without_dead_letters_opens_no_second_client(cluster, store):
+    with cluster.producer(store) as producer:
+        producer.send_message("others", b"good")
+        producer.flush()
+    assert len(cluster.transports) == 1
+
+
+def test_a_producer_without_the_option_has_no_thread_and_loads_no_module_for_it():
+    code = (
+        "import sys, threading\n"
+        "from producer_core import ReliableKafkaProducer\n"
+        "from producer_core.testing import InMemoryTransport\n"
+        "producer = ReliableKafkaProducer('nowhere:9092', store=None, transport=InMemoryTransport.factory())\n"
+        "assert not [one for one in threading.enumerate() if 'publisher' in one.name]\n"
+        "assert not [name for name in sys.modules if 'dead_letter_topic' in name]\n"
+        "producer.close()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_publication_that_fails_is_no_dead_letter_and_is_tried_again(cluster, store):
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as producer:
+        sent = send(producer, 3)
+        eventually(lambda: len(cluster.transports) == 2 and cluster.transports[1].outstanding() == 0)
+        assert producer.get_stats()["messages_failed"] == 3
+        assert not any(topic.endswith("-dlt-dlt") for one in cluster.transports for topic in one.log)
+        cluster.denied.discard("orders-dlt")
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent)
+
+
+def test_a_dead_letter_that_does_not_fit_its_topic_does_not_hold_up_the_others(cluster, store):
+    cluster.unfit = b"1"
+    with cluster.producer(store) as producer:
+        sent = send(producer, 3)
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 2)
+        assert len(producer.get_dlq_messages("orders")) == 3
+
+    assert cluster.ids("orders-dlt") == [sent[0], sent[2]]
+    assert events(store, sent[1])[-1][0] == "not published"
+
+
+def test_a_function_that_raises_leaves_the_dead_letter_in_the_store(cluster, store):
+    def choose(dead_letter):
+        if dead_letter.value == b"1":
+            raise KeyError("tenant")
+        return "all-dead"
+
+    with cluster.producer(store, dead_letter_topic=choose) as producer:
+        sent = send(producer, 3)
+        eventually(lambda: len(cluster.ids("all-dead")) == 2)
+
+    assert events(store, sent[1]) == [("not published", "dead_letter_topic failed: KeyError: 'tenant'")]
+
+
+def test_the_function_and_the_publication_run_on_no_thread_of_the_delivery(cluster, store):
+    threads = []
+
+    def choose(dead_letter):
+        threads.append(threading.current_thread().name)
+        return "all-dead"
+
+    with cluster.producer(store, dead_letter_topic=choose) as producer:
+        send(producer, 3)
+    assert set(threads) == {"dead-letter-publisher"}
+
+
+def test_a_cleared_dead_letter_is_not_published(cluster, store, caplog):
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as producer:
+        send(producer, 3)
+        eventually(lambda: any("wait for their topic" in text for text in caplog.messages))
+        assert producer.clear_dlq("orders") == 3
+        cluster.denied.discard("orders-dlt")
+        (last,) = send(producer, 1)
+        producer.flush()
+    assert cluster.ids("orders-dlt") == [last]
+
+
+def test_from_env_reads_the_topic(cluster, store, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_DEAD_LETTER_TOPIC", "dead-{topic}")
+    factory = InMemoryTransport.factory(cluster.transports, script=cluster._outcome)
+    with ReliableKafkaProducer.from_env(
+        {"bootstrap.servers": "nowhere:9092"}, store=store, transport=factory
+    ) as producer:
+        sent = send(producer, 2)
+    assert cluster.ids("dead-orders") == sent
+
+
+# while the store is not available
+
+
+def test_published_dead_letters_make_room_for_others(cluster, tmp_path):
+    with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
+        sent = [producer.send_message("orders", b"x", max_block_ms=30_000) for _ in range(30)]
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 30)
+        assert producer.send_message("others", b"good", max_block_ms=30_000)
+        producer.flush()
+        (tmp_path / "state").unlink()
+        (tmp_path / "away").rename(tmp_path / "state")
+        eventually(lambda: {producer.get_message_status(one) for one in sent} == {MessageStatus.DLQ})
+        report = producer.close()
+
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent)
+    assert report.lost == 0
+
+
+def test_without_a_disk_and_a_topic_sending_waits_its_bound_and_raises(cluster, tmp_path):
+    cluster.denied.add("orders-dlt")
+    with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
+        send(producer, 4, max_block_ms=30_000)
+        eventually(producer._components.dead_letter_backend.full)
+        with pytest.raises(QueueFull):
+            producer.send_message("others", b"good", max_block_ms=50)
+
+        cluster.denied.discard("orders-dlt")
+        assert producer.send_message("others", b"good", max_block_ms=30_000)
+
+
+def test_a_dead_letter_that_cannot_be_published_holds_up_no_other_in_memory(cluster, tmp_path):
+    cluster.unfit = b"0"
+    with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
+        sent = send(producer, 20, max_block_ms=30_000)
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 19)
+        report = producer.close()
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent[1:])
+    assert report.lost == 1
+
+
+def test_without_a_disk_and_a_topic_close_counts_what_is_lost(cluster, tmp_path):
+    cluster.denied.add("orders-dlt")
+    producer = without_disk(cluster, tmp_path)
+    send(producer, 4)
+    producer.flush()
+    report = producer.close(timeout=2.0)
+    assert (report.dead, report.lost) == (4, 4)
+
+
+def test_the_journal_forgets_a_dead_letter_that_is_published_while_no_disk_takes_it(cluster, tmp_path):
+    with without_disk(cluster, tmp_path, journal_dir=tmp_path / "journal") as producer:
+        send(producer, 5)
+        producer.flush()
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 5)
+        eventually(lambda: producer.journal.unsettled() == 0)
+        report = producer.close()
+    assert (report.dead, report.journaled) == (5, 0)
+
+
+def test_while_the_store_is_unavailable_dead_letters_are_published_and_recorded_later(cluster, tmp_path):
+    folder = tmp_path / "state"
+    cluster.code = "POLICY_VIOLATION"
+    with cluster.producer(folder / "store.duckdb", dlq_max_size=5) as producer:
+        folder.rename(tmp_path / "away")
+        eventually(lambda: is_file_in_place_of(folder))
+        sent = [producer.send_message("orders", b"x", max_block_ms=60_000) for _ in range(4)]
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 4)
+        folder.unlink()
+        (tmp_path / "away").rename(folder)
+        eventually(lambda: producer.dlq.count() == 4)
+        assert {one.verdict for one in producer.dlq.find()} == {"possibly_persisted"}
+        eventually(lambda: [what for what, _ in events(producer.store, sent[0])] == ["published"])
+
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent), "each once"
+
+
+def test_dead_letters_of_an_ended_producer_are_published_by_one_with_the_same_topic(cluster, store):
+    cluster.denied.add("orders-dlt")
+    ended = cluster.producer(store)
+    sent = send(ended, 3)
+    ended.flush()
+    ended.close(timeout=2.0)
+
+    cluster.denied.discard("orders-dlt")
+    for different in ({"dead_letter_topic": "others-{topic}"},):
+        with cluster.producer(store, cluster_id="in-memory", **different) as other:
+            other.send_message("others", b"good")
+            other.flush()
+            eventually(lambda: searched(other))
+        assert cluster.ids("orders-dlt") == []
+    with cluster.producer(store, cluster_id="in-memory"):
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+
+def test_an_application_publishes_the_dead_letters_from_before_it_had_a_name(cluster, store):
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as ended:
+        sent = send(ended, 3)
+        ended.flush()
+        ended.close(timeout=2.0)
+    cluster.denied.discard("orders-dlt")
+    with cluster.producer(store, cluster_id="in-memory", application="billing"):
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+
+def test_the_dead_letters_of_an_ended_producer_that_never_reached_a_broker_are_published(cluster, store):
+    """Regression: its cluster is unknown, and only producers with a cluster were looked for."""
+    cluster.denied.add("orders-dlt")
+    with cluster.producer(store) as ended:
+        sent = send(ended, 3)
+        ended.flush()
+        ended.close(timeout=2.0)
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE producers SET cluster_id = ''")
+        connection.execute("UPDATE dead_letters SET cluster_id = ''")
+    cluster.denied.discard("orders-dlt")
+    with cluster.producer(store, cluster_id="in-memory"):
+        eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent))
+
+
+# the option
+
+
+@pytest.mark.parametrize("given", ["", "a b", "{topic}", 7, b"dlt", "{topics}"])
+def test_a_wrong_dead_letter_topic_is_refused_with_an_example(cluster, store, given):
+    with pytest.raises(ConfigError, match="dead_letter_topic"):
+        cluster.producer(store, dead_letter_topic=given)
+
+
+def test_a_dead_letter_topic_without_a_store_is_refused_and_the_fix_names_one_that_suffices(cluster):
+    with pytest.raises(ConfigError, match="ephemeral disk"):
+        cluster.producer(store=None)
+    assert cluster.transports == []
+
+
+def test_an_unknown_dialect_is_refused():
+    with pytest.raises(ConfigError, match="spring"):
+        DeadLetterTopic(dialect="camel")
+
+
+@pytest.mark.parametrize("topic", ["all-dead", publishing_of])
+def test_producers_recognize_a_name_and_a_named_function(topic):
+    assert DeadLetterTopic(topic).identity == (
+        topic if isinstance(topic, str) else f"{__name__}.publishing_of()"
+    )
+
+
+@pytest.mark.parametrize(
+    "topic", [lambda dead: "a", functools.partial(publishing_of, 1), Topics().choose, Topics()]
+)
+def test_producers_recognize_no_other_callable(topic):
+    assert DeadLetterTopic(topic).identity is None
+
+
+def test_a_dead_letter_is_never_published_to_its_own_topic(cluster, store):
+    with cluster.producer(store, dead_letter_topic="orders") as producer:
+        (message_id,) = send(producer, 1)
+    ((what, text),) = events(store, message_id)
+    assert what == "not published" and "own topic" in text
+    assert producer.dlq.count(DeadLetterFilter()) == 1
