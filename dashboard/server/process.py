@@ -37,14 +37,18 @@ def app_options(page: str) -> dict[str, Any]:
     guard = load_guard(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
     if is_incident(_store_path()):
         guard = replace(guard, read_only=READ_ONLY)
+    else:
+        replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
     access.set_guard(guard)
-    replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
     pages = Middleware(PageMiddleware, files=files, base=base, connect_early=not guard.rules.oidc)
     https = guard.rules.redirect_uri.startswith("https:")
     policy = Middleware(BrowserPolicy, hosts=hosts, base=base, https=https)
-    return {"middleware": [policy, *_sign_in(guard, base), pages], "lifespan": _lifespan(files, page)}
+    return {
+        "middleware": [policy, *_sign_in(guard, base), pages],
+        "lifespan": _lifespan(files, page, works=not guard.read_only),
+    }
 
 
 def _store_path() -> Path:
@@ -71,12 +75,16 @@ def _sign_in(guard: access.AccessGuard, base: str) -> list[Middleware]:
     return [Middleware(LoginMiddleware, **options)]
 
 
-def _lifespan(files: StaticFiles, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    files: StaticFiles, page: str, *, works: bool
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of the server. The workers run unless it only reads."""
+
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
         path = _store_path()
         warm_up.start_warm_up(path, files, page)
-        if not is_incident(path):
+        if works:
             alert_worker.start(path)
             replay_worker.start(path)
         try:

@@ -19,7 +19,7 @@ import click
 
 from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core._internal.join_names import join_names
-from producer_core._internal.stop_signal import StopSignal
+from producer_core._internal.stop_signal import StopSignal, exit_on_signal
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
@@ -252,10 +252,10 @@ def _check_redirect(address: str, listener: _Listener) -> None:
 
 
 def _serve_bundle(bundle: Path, port: int, listener: _Listener) -> None:
-    """Verify and extract the bundle, and serve its store until Ctrl-C."""
+    """Verify the bundle, build its store, and serve it until Ctrl-C."""
     from producer_core.diagnostics.incident import IncidentBundle
 
-    with IncidentBundle(bundle) as opened:
+    with exit_on_signal(), IncidentBundle(bundle) as opened:
         _serve(opened.store_path, port, listener, name=str(bundle))
 
 

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from producer_core._internal.plural import plural
+from producer_core._internal.stop_signal import exit_on_signal
 from producer_core.cli import open_store, options, output
+from producer_core.cli.plain_text import plain
 
 if TYPE_CHECKING:
     from producer_core.diagnostics.doctor.finding import DoctorFinding
-    from producer_core.diagnostics.incident import BundleManifest
+    from producer_core.diagnostics.incident import BundleManifest, IncidentWindow
+    from producer_core.dlq.files.manifest import Manifest
+    from producer_core.store import Store
+
+_TOPICS = 3
 
 
 @click.group(short_help="Export an incident to one file; show and import it.")
@@ -72,10 +78,13 @@ def export(
     index.html, a page that any browser opens. For comparison it includes the statistics and dead letters of the previous
     period of the same length.
 
-    A bundle is masked: secrets are replaced, and no hash of them remains. Its dead letters cannot be imported or replayed.
-    With --raw, the bundle has all bytes; the command asks for confirmation. The file is readable for its owner only, and
-    the audit log records each export. After a raw export, a replay from this store looks for each of its dead letters
-    on its topic first.
+    A bundle is masked by the rules of this user: the built-in ones and masking.toml. Secrets are replaced, and no hash of
+    them remains. Its dead letters cannot be imported or replayed. With --raw, the bundle has all bytes, and the dead
+    letters that failed in the range can be imported; the command asks for confirmation. Any user who can read the store
+    can export it raw. The file is readable for its owner only, and the audit log records each export. After a raw
+    export, a replay from this store looks for each of its dead letters on its topic first.
+
+    The command copies the store to a folder beside it, which needs room for it, and deletes the copy at its end.
     """
     from producer_core.diagnostics.incident import IncidentWindow, export_incident
     from producer_core.store import Store
@@ -84,22 +93,26 @@ def export(
     store = Store.open(store_path, create=False)
     store.try_recover_statistics()
     if raw:
-        options.confirm("Export unmasked keys, values and headers?", yes)
-    manifest = export_incident(
-        store,
-        target,
-        window,
-        who=options.current_user(),
-        origin="cli",
-        raw=raw,
-        overwrite=overwrite,
-        findings=_findings(store.path),
-    )
+        number = plural(_count(store, window), "dead letter")
+        options.confirm(f"Export {number} with unmasked keys, values and headers to {target}?", yes)
+    with exit_on_signal():
+        manifest = export_incident(
+            store,
+            target,
+            window,
+            who=options.current_user(),
+            origin="cli",
+            raw=raw,
+            overwrite=overwrite,
+            findings=_findings(store.path),
+        )
     if as_json:
         output.emit(dataclasses.asdict(manifest))
         return
     output.say(f"Exported {_span(manifest)} to {target} ({output.size(target.stat().st_size)}).")
     output.say(_content(manifest))
+    if manifest.masked:
+        output.say(f"Masked by {manifest.masking}.")
     output.say(f"Open it: producer-core dashboard --bundle {target}")
 
 
@@ -109,12 +122,15 @@ def export(
 def show(source: Path, as_json: bool) -> None:
     """Verify the bundle SOURCE and show its range, origin and content.
 
+    Every hash and every row is verified. There is no signature: anyone can write a bundle with any name in it.
+
     \b
       producer-core incident show INC-42.zip
     """
     from producer_core.diagnostics.incident import IncidentBundle
 
     with IncidentBundle(source) as bundle:
+        bundle.verify()
         manifest = bundle.manifest
     if as_json:
         output.emit(dataclasses.asdict(manifest))
@@ -124,6 +140,7 @@ def show(source: Path, as_json: bool) -> None:
             ("range", _span(manifest)),
             ("exported", f"{output.moment(manifest.created_at)} by {manifest.created_by}"),
             ("version", manifest.product_version),
+            ("masking", manifest.masking or "none"),
             ("content", _content(manifest)),
         ]
     )
@@ -151,16 +168,15 @@ def import_(
     Exit codes: 0 all rows are in the store, 1 some rows were refused, 2 the import could not run.
     """
     from producer_core.diagnostics.incident import IncidentBundle, import_incident
-    from producer_core.diagnostics.incident.import_dead_letters import check_raw
-    from producer_core.store import Store
+    from producer_core.diagnostics.incident.import_dead_letters import describe
+    from producer_core.store import Store, paths
 
-    with IncidentBundle(source) as bundle:
-        check_raw(bundle)
-        number = plural(bundle.manifest.counts.get("dead_letters", 0), "dead letter")
-    if not dry_run:
-        options.confirm(f"Import {number} from {source}?", yes)
-    store = Store.open(store_path, create=False) if dry_run else open_store.opened(store_path)
-    done = import_incident(store, source, who=options.current_user(), origin="cli", dry_run=dry_run)
+    with exit_on_signal(), IncidentBundle(source, beside=paths.resolve(store_path)) as bundle:
+        question = _question(describe(bundle), source)
+        if not dry_run:
+            options.confirm(question, yes)
+        store = Store.open(store_path, create=False) if dry_run else open_store.opened(store_path)
+        done = import_incident(store, bundle, who=options.current_user(), origin="cli", dry_run=dry_run)
     if as_json:
         output.emit(dataclasses.asdict(done))
     else:
@@ -168,6 +184,23 @@ def import_(
         for bad in done.bad:
             output.say(f"  {bad}", err=True)
     context.exit(1 if done.refused else 0)
+
+
+def _count(store: Store, window: IncidentWindow) -> int:
+    from producer_core.diagnostics.incident.raw_dead_letters import in_range
+    from producer_core.dlq import DeadLetters
+
+    return DeadLetters(store).count(in_range(window))
+
+
+def _question(found: Manifest, source: Path) -> str:
+    """Ask for an import, with the facts of the verified file."""
+    topics = [f"{topic:.80}" for topic in found.by_topic]
+    more = f" and {plural(len(topics) - _TOPICS, 'other topic')}" if len(topics) > _TOPICS else ""
+    of = f" of {', '.join(topics[:_TOPICS])}{more}" if topics else ""
+    return plain(
+        f"Import {plural(found.rows, 'dead letter')}{of} from {source}, exported by {found.exported_by}?"
+    )
 
 
 def _findings(store: Path) -> Iterator[DoctorFinding]:

@@ -65,7 +65,8 @@ def begin(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 
 def adopt(copy: Path, source: Path) -> None:
     """Let the copy of a store count as the store itself, where only one of the two is used."""
-    private_files.write(_file(copy), _file(source).read_text())
+    if _file(source).exists():
+        private_files.write(_file(copy), _file(source).read_text())
 
 
 def _number(connection: duckdb.DuckDBPyConnection) -> int:

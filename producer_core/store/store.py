@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import duckdb
 import orjson
 
-from producer_core._internal import time_budget
+from producer_core._internal import time_budget, work_folder
 from producer_core._internal.actor import current_actor
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
@@ -308,8 +308,10 @@ class Store:
         """Write a consistent copy to `target`, which must not exist, while other processes keep using the store."""
         with contextlib.suppress(StoreUnavailable), self.borrow(write=True):
             pass  # an exclusive borrow leaves no write-ahead log behind
+        target = paths.resolve(target)
         with self.borrow(limit=600):
-            return paths.copy(self.path, paths.resolve(target))
+            draft = paths.copy_draft(self.path, target)
+        return paths.publish_copy(draft, target)
 
     def compact(self) -> int:
         """Rewrite the file without the space that deleted rows occupied; return the number of bytes saved.
@@ -319,6 +321,7 @@ class Store:
         """
         if self._is_incident:
             raise file_errors.incident(self.path)
+        work_folder.remove_leftovers(self.path.parent)  # copies of the store, which a killed export left
         return store_compact.compact(self._pool, self.path, now=self._clock())
 
     @property

@@ -1,51 +1,28 @@
-"""Verify an incident bundle and extract it to a private temporary folder. A bundle may come from anywhere.
-
-Every size is checked before anything is written, and every hash before anything is used. The names of files are fixed, so no
-entry can choose a path.
-"""
+"""Open an incident bundle: verify it, build its store, and extract the dead letters of a raw one for an import."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import shutil
-import stat
 import tempfile
 import weakref
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from producer_core._internal import private_files
-from producer_core.diagnostics.incident.content_check import check_content
-from producer_core.diagnostics.incident.manifest import (
-    MANIFEST,
-    RAW_ONLY,
-    REQUIRED,
-    STORE,
-    BundledFile,
-    BundleManifest,
-    not_a_bundle,
-)
+from producer_core._internal.home_folder import expand_user
+from producer_core._internal.work_folder import WorkFolder
+from producer_core.diagnostics.incident import archive
+from producer_core.diagnostics.incident.build_store import build_store
+from producer_core.diagnostics.incident.manifest import DEAD_LETTERS, RAW_ONLY, TABLES
+from producer_core.dlq.files.atomic_file import transfer_errors
 from producer_core.errors import TransferError
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
-MAX_BYTES = 8 << 30
-"""Bytes of all extracted files together."""
-MAX_MANIFEST = 1 << 20
-MAX_RATIO, RATIO_FROM = 200, 64 << 20
-"""A file above this size may be at most this many times larger than its compressed form. Real stores are below 20."""
-
-_KNOWN = (MANIFEST, *REQUIRED, *RAW_ONLY)
-_CHUNK = 1 << 20
-_ENCRYPTED = 0x1
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_STORE = "store.duckdb"
 
 
 def is_bundle(path: Path | str) -> bool:
@@ -54,42 +31,60 @@ def is_bundle(path: Path | str) -> bool:
 
 
 class IncidentBundle:
-    """An extracted bundle. `store` is read-only; `close` deletes the extracted files.
+    """An open bundle. `store` is read-only and built from the rows of the bundle in a private folder.
 
-    Raise TransferError for a file that is not a bundle, is damaged, has another content than its manifest says, or has a
-    later format; StoreTooNew for a later schema of the store.
+    The folder is `beside` a file, by default in the temporary folder; `close` deletes it. Each method verifies what it
+    reads, against the manifest and the schema. Raise TransferError for a file that is not a bundle, is damaged, has
+    another content than its manifest says, or has a later format.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-        folder = Path(tempfile.mkdtemp(prefix="producer-core-incident-"))  # mode 0700
-        self._delete = weakref.finalize(self, _delete, folder, os.getpid())
-        self.folder = folder
+    def __init__(self, path: Path | str, *, beside: Path | None = None) -> None:
+        self.path = expand_user(path)
+        self._beside = beside
+        self._open = contextlib.ExitStack()
+        self._archive = self._open.enter_context(archive.opened(self.path))
+        self.manifest = self._archive.manifest
         self._store: Store | None = None
-        try:
-            self.manifest = _extract(self.path, folder)
-            check_content(folder / STORE, str(self.path))
-        except BaseException:
-            self._delete()
-            raise
 
-    @property
+    @cached_property
     def store_path(self) -> Path:
-        return self.folder / STORE
+        """Return the path of the store, which is built at the first call."""
+        return self._built().path
 
     @property
     def store(self) -> Store:
-        """Return the store of the bundle, which is read-only."""
-        if self._store is None:
-            from producer_core.store import Store
+        """Return the store of the bundle, which is read-only. Its file exists as long as this object or the store does."""
+        return self._built()
 
-            self._store = Store.open(self.store_path, create=False)
-        return self._store
+    @cached_property
+    def dead_letters(self) -> Path:
+        """Return the path of the dead letters of a raw bundle, with their manifest beside it."""
+        if self.manifest.masked:
+            raise TransferError(
+                f"{self.path} is masked, so its dead letters cannot be imported.",
+                fix="Export the incident again with --raw.",
+            )
+        self._folder.ensure_free(sum(self.manifest.files[name].size for name in RAW_ONLY))
+        for name in RAW_ONLY:
+            target = self._folder.path / name
+            private_files.write(target, b"")
+            with transfer_errors(target), target.open("wb") as file:
+                for chunk in self._archive.chunks(name):
+                    file.write(chunk)
+        return self._folder.path / DEAD_LETTERS
+
+    def verify(self) -> None:
+        """Read the whole bundle. Raise TransferError for the first problem."""
+        for name in {*self.manifest.files} - {*TABLES.values()}:
+            for _ in self._archive.chunks(name):
+                pass
+        for _ in self._archive.rows():
+            pass
 
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
-        self._delete()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self
@@ -99,110 +94,24 @@ class IncidentBundle:
     ) -> None:
         self.close()
 
+    @cached_property
+    def _folder(self) -> WorkFolder:
+        with transfer_errors(Path(tempfile.gettempdir()) / _STORE if self._beside is None else self._beside):
+            folder = WorkFolder(self._beside)
+        self._open.callback(folder.close)
+        return folder
 
-def _delete(folder: Path, pid: int) -> None:
-    """Delete the extracted files. A forked child leaves them to its parent."""
-    if os.getpid() == pid:
-        shutil.rmtree(folder, ignore_errors=True)
+    def _built(self) -> Store:
+        if self._store is None:
+            from producer_core.store import Store
 
-
-def _extract(path: Path, folder: Path) -> BundleManifest:
-    with _opened(path) as archive:
-        entries = _entries(archive, path)
-        data = _read_manifest(archive, entries, path)
-        manifest = BundleManifest.from_json(data, str(path))
-        _check_files(entries, manifest, path)
-        _check_space(manifest, folder)
-        for name, expected in manifest.files.items():
-            _write(archive, entries[name], expected, folder / name, path)
-    private_files.write(folder / MANIFEST, data)
-    return manifest
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    if not path.is_file():
-        raise TransferError(f"The file {path} does not exist.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise not_a_bundle(str(path)) from error
-    except OSError as error:
-        raise TransferError(f"{path} cannot be read ({error.strerror or error}).") from error
-
-
-def _entries(archive: zipfile.ZipFile, path: Path) -> Mapping[str, zipfile.ZipInfo]:
-    """Return the entries by name. Raise TransferError for an entry that no bundle has."""
-    found: dict[str, zipfile.ZipInfo] = {}
-    for entry in archive.infolist():
-        # `filename` is normalized; the original name may have another path
-        if entry.filename not in _KNOWN or entry.orig_filename != entry.filename:
-            raise _refused(path, f"it has an entry {entry.orig_filename!r:.80}")
-        if entry.filename in found:
-            raise _refused(path, f"it has two entries {entry.filename!r}")
-        mode = entry.external_attr >> 16
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-            raise _refused(path, f"{entry.filename} is not a regular file")
-        if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _METHODS:
-            raise _refused(path, f"{entry.filename} is encrypted, or compressed with an unknown method")
-        if entry.file_size > RATIO_FROM and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
-            raise _refused(
-                path, f"{entry.filename} would be {entry.file_size:,} bytes from {entry.compress_size:,}"
-            )
-        found[entry.filename] = entry
-    if sum(entry.file_size for entry in found.values()) > MAX_BYTES:
-        raise _refused(path, f"its files have more than {MAX_BYTES >> 30} GiB")
-    return found
-
-
-def _read_manifest(archive: zipfile.ZipFile, entries: Mapping[str, zipfile.ZipInfo], path: Path) -> bytes:
-    if MANIFEST not in entries:
-        raise not_a_bundle(str(path))
-    with archive.open(entries[MANIFEST]) as file:
-        data = file.read(MAX_MANIFEST + 1)
-    if len(data) > MAX_MANIFEST:
-        raise _refused(path, f"its {MANIFEST} is too long")
-    return data
-
-
-def _check_files(entries: Mapping[str, zipfile.ZipInfo], manifest: BundleManifest, path: Path) -> None:
-    """Raise TransferError unless the archive has exactly the files of the manifest, with their sizes."""
-    wanted = {*REQUIRED} if manifest.masked else {*REQUIRED, *RAW_ONLY}
-    if {*entries} - {MANIFEST} != wanted or {*manifest.files} != wanted:
-        raise _refused(path, "its files are not those of its manifest")
-    for name, expected in manifest.files.items():
-        if entries[name].file_size != expected.size:
-            raise _refused(path, f"{name} has {entries[name].file_size:,} bytes instead of {expected.size:,}")
-
-
-def _check_space(manifest: BundleManifest, folder: Path) -> None:
-    needed, free = sum(file.size for file in manifest.files.values()), shutil.disk_usage(folder).free
-    if needed > free:
-        raise TransferError(
-            f"The files of the bundle need {needed:,} bytes in {folder.parent}, which has {free:,} free.",
-            fix="Free up disk space, or set TMPDIR to a folder with more.",
-        )
-
-
-def _write(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, expected: BundledFile, target: Path, path: Path
-) -> None:
-    """Extract one file, and at most its number of bytes."""
-    digest, left = hashlib.sha256(), expected.size
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private_files.FILE)
-    with os.fdopen(handle, "wb") as file, archive.open(entry) as source:
-        while chunk := source.read(_CHUNK):
-            left -= len(chunk)
-            if left < 0:
-                raise _refused(path, f"{entry.filename} is longer than its manifest says")
-            digest.update(chunk)
-            file.write(chunk)
-    if left or digest.hexdigest() != expected.sha256:
-        raise _refused(path, f"the sha256 of {entry.filename} differs from that of its manifest")
-
-
-def _refused(path: Path, problem: str) -> TransferError:
-    return TransferError(
-        f"{path} was not opened: {problem}.", fix="Copy it again from a source that you trust."
-    )
+            target = self._folder.path / _STORE
+            self._folder.ensure_free(sum(file.size for file in self.manifest.files.values()))
+            try:
+                build_store(target, self._archive)
+                self._store = Store.open(target, create=False)
+            except BaseException:
+                self._folder.close()  # now, although the error may keep this object alive
+                raise
+            weakref.finalize(self._store, self._folder.close)
+        return self._store

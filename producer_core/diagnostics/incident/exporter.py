@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import time
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from producer_core import __version__
-from producer_core._internal import private_files
-from producer_core._internal.masking import mask, mask_text
-from producer_core.diagnostics.incident import bundle, excerpt, facts, manifest, page
-from producer_core.diagnostics.incident.manifest import BundledFile, BundleManifest
+from producer_core._internal.masking import mask, mask_text, rules
+from producer_core._internal.work_folder import WorkFolder
+from producer_core.diagnostics.incident import excerpt, manifest, page
+from producer_core.diagnostics.incident.archive import BundleArchive
+from producer_core.diagnostics.incident.archive_writer import ArchiveWriter, file_chunks, too_large
+from producer_core.diagnostics.incident.build_store import build_store
+from producer_core.diagnostics.incident.manifest import TABLES, BundleManifest
+from producer_core.diagnostics.incident.raw_dead_letters import RawDeadLetters
 from producer_core.diagnostics.incident.window import IncidentWindow
-from producer_core.dlq import DeadLetterFilter, lookup
-from producer_core.dlq import files as dead_letter_files
-from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
-from producer_core.dlq.files.exporter import EXPORTED
+from producer_core.dlq.files.atomic_file import already_exists, atomic_file, transfer_errors
 from producer_core.errors import StoreError, TransferError
-from producer_core.store import Store, generation, safe_verdicts
+from producer_core.store import Store, file_errors
+from producer_core.store.setting_values import BOUNDS, KEPT
 
 if TYPE_CHECKING:
     from producer_core.diagnostics.doctor.finding import DoctorFinding
-    from producer_core.dlq.files.atomic_file import AtomicFile
+    from producer_core.diagnostics.incident.masks import Masks
 
-_IDS = 1000
-_CHUNK = 1 << 20
-_SAFE_RATIO = bundle.MAX_RATIO // 2  # the estimate uses the fastest level
-_STORE_TIMEOUT = 60.0
-_EVERY_STATE = DeadLetterFilter(state=None)
+BUILT_IN = "built-in rules"
+"""The masking rules of a bundle if there is no file with further ones."""
 
 
 def export_incident(
@@ -54,9 +50,10 @@ def export_incident(
     """Write the statistics, alerts, dead letters, replays and operator actions of the range to `target`, a zip file.
 
     The file appears once it is complete, readable for its owner only. Contents are masked: no masked value and no hash of
-    one is in the file, and its dead letters cannot be replayed. A `raw` bundle has all bytes and can be imported elsewhere;
-    afterwards no verdict of these dead letters says here that a resend is safe. The export copies the store to the
-    temporary folder first, which needs room for it. `findings` are those of the doctor. The audit log of the store records
+    one is in the file, and its dead letters cannot be replayed. A `raw` bundle has all bytes, and the dead letters that
+    failed in the range can be imported elsewhere; afterwards no verdict of these says here that a resend is safe. A raw
+    export is refused while a replay is running. The export copies the store to a folder beside it first, which needs
+    room for it; the copy is deleted at the end. `findings` are those of the doctor. The audit log of the store records
     the export, even a failed one. Raise TransferError or StoreError on failure.
     """
     job = _BundleJob(store, Path(target), window, who, origin, raw, clock)
@@ -79,143 +76,148 @@ class _BundleJob:
     clock: Callable[[], float]
 
     def run(self, findings: Sequence[DoctorFinding], *, overwrite: bool) -> BundleManifest:
+        if self.store.is_incident:
+            raise file_errors.incident(self.store.path)
         _check(self.target, overwrite=overwrite)
-        now = self.clock()
-        with _work_folder() as folder, atomic_file(self.target) as file:
-            self._write_store(folder, now)
-            self._write_facts(folder, findings, now)
-            described = self._manifest(folder, now)
-            _write_zip(file, folder, described)
+        letters = RawDeadLetters(self.store, self.window) if self.raw else None
+        with atomic_file(self.target) as file, _work_folder(self.store.path) as work:
+            path = work.path / "incident.zip"
+            with transfer_errors(path):
+                described = self._prepare(work, path, letters, findings)
+            for chunk in file_chunks(path):
+                file.write(chunk)
             file.sync()
-            if self.raw:
-                self._revoke_safe_verdicts(folder / manifest.STORE)
-            letters = described.counts.get("dead_letters", 0)
-            self.audit(letters, f"{_kind(raw=self.raw)} sha256 {file.sha256}")
-            file.publish()
+            if letters is not None:
+                letters.revoke_safe_verdicts()
+            self.audit(described.counts.get("dead_letters", 0), f"{_kind(raw=self.raw)} sha256 {file.sha256}")
+            file.publish(overwrite=overwrite)
         return described
 
     def audit(self, count: int, outcome: str) -> None:
         self.store.audit(
             who=self.who,
             origin=self.origin,
-            action="incident",
-            selection={
-                "since": self.window.since,
-                "until": self.window.until,
-                "file": str(self.target),
-                "masked": not self.raw,
-            },
+            action="incident_raw" if self.raw else "incident",
+            selection={"since": self.window.since, "until": self.window.until, "file": str(self.target)},
             count=count,
             outcome=outcome,
         )
 
-    def _write_store(self, folder: Path, now: float) -> None:
-        whole, target = folder / "whole.duckdb", folder / manifest.STORE
+    def _prepare(
+        self, work: WorkFolder, path: Path, letters: RawDeadLetters | None, findings: Sequence[DoctorFinding]
+    ) -> BundleManifest:
+        """Write the zip file to `path`. The page is rendered from the store that a reader builds from the same file."""
+        masking = "" if self.raw else _rules()
+        whole = work.path / "whole.duckdb"
+        work.ensure_free(_size(self.store.path))
         self.store.snapshot(whole)
-        excerpt.write_excerpt(whole, target, self.window, masked=not self.raw)
+        with excerpt.opened(whole, self.window) as found:
+            masks = None if self.raw else found.masks()
+            described = self._write_tables(path, found, masks, work, masking)
+        with _writer(path, work, described) as writer:
+            if letters is not None:
+                letters.write(whole, work, who=self.who, origin=self.origin)
+                for name in manifest.RAW_ONLY:
+                    writer.add(name, file_chunks(work.path / name))
+        described = replace(described, files=writer.files)
         whole.unlink()
-        if self.raw:
-            self._write_dead_letters(target, folder)
-        facts.make_read_only(target, self.window, masked=not self.raw, now=now)
+        pages = self._pages(work, path, described, [_masked(one, masks) for one in findings])
+        with _writer(path, work, described) as writer:
+            for name, data in pages.items():
+                writer.add(name, [data])
+            described = replace(described, files={**writer.files})
+            writer.add(manifest.MANIFEST, [described.to_json()])
+        if path.stat().st_size > manifest.MAX_FILE:
+            raise too_large()
+        return described
 
-    def _write_dead_letters(self, source: Path, folder: Path) -> None:
-        """Write the file with which the dead letters are imported, from a copy of the store, which the export changes."""
-        copy = Path(shutil.copyfile(source, folder / "copy.duckdb"))
-        generation.adopt(copy, source)
-        opened = Store.open(copy, create=False)
-        try:
-            dead_letter_files.export(
-                opened,
-                _EVERY_STATE,
-                folder / manifest.DEAD_LETTERS,
-                who=self.who,
-                origin=self.origin,
-                masked=False,
-                clock=self.clock,
-            )
-        finally:
-            opened.close()
-        copy.unlink()
-
-    def _write_facts(self, folder: Path, findings: Sequence[DoctorFinding], now: float) -> None:
-        with contextlib.closing(Store.open(folder / manifest.STORE, create=False)) as opened:
-            doctor = [asdict(finding) for finding in findings]
-            _write_json(folder / manifest.DOCTOR, mask(doctor))
-            _write_json(folder / manifest.SETTINGS, mask(_settings(opened)))
-            text = page.render(opened, self.window, findings, now=now, masked=not self.raw)
-        private_files.write(folder / manifest.PAGE, text)
-
-    def _manifest(self, folder: Path, now: float) -> BundleManifest:
-        names = (*manifest.REQUIRED, *(manifest.RAW_ONLY if self.raw else ()))
-        files = {name: BundledFile.of(folder / name) for name in names}
-        if sum(file.size for file in files.values()) > bundle.MAX_BYTES:
-            raise TransferError(
-                f"The incident has more than {bundle.MAX_BYTES >> 30} GiB.", fix="Choose a shorter range."
-            )
+    def _write_tables(
+        self, path: Path, found: excerpt.Excerpt, masks: Masks | None, work: WorkFolder, masking: str
+    ) -> BundleManifest:
+        counts: dict[str, int] = {}
+        with ArchiveWriter(path, lambda: work.ensure_free(0)) as writer:
+            for table, lines in found.tables(masks):
+                writer.add(TABLES[table], _counted(lines, counts, table))
+                if sum(counts.values()) > manifest.MAX_ROWS:
+                    raise too_large()
         return BundleManifest(
             since=self.window.since,
             until=self.window.until,
             masked=not self.raw,
-            counts=excerpt.row_counts(folder / manifest.STORE),
-            files=files,
+            masking=masking,
+            counts=counts,
+            files=writer.files,
             product_version=__version__,
-            created_at=now,
+            created_at=self.clock(),
             created_by=self.who if self.raw else mask_text(self.who),
             origin=self.origin,
         )
 
-    def _revoke_safe_verdicts(self, exported: Path) -> None:
-        """Another store can import the bundle and replay its dead letters, so none here is safe to resend any more."""
-        for ids in _message_ids(exported):
-            with self.store.borrow(write=True, timeout=_STORE_TIMEOUT) as connection:
-                safe_verdicts.revoke(connection, EXPORTED, *lookup.id_in(ids))
+    def _pages(
+        self, work: WorkFolder, path: Path, described: BundleManifest, findings: Sequence[DoctorFinding]
+    ) -> Mapping[str, bytes]:
+        """Return the files for people, from the rows of the bundle."""
+        built = work.path / "incident.duckdb"
+        work.ensure_free(sum(file.size for file in described.files.values()))
+        with zipfile.ZipFile(path) as archive:
+            build_store(built, BundleArchive(self.target, described, archive))
+        with contextlib.closing(Store.open(built, create=False)) as store:
+            shown = page.render(
+                store, self.window, findings, now=described.created_at, masked=described.masked
+            )
+            return {
+                manifest.DOCTOR: _json(mask([asdict(finding) for finding in findings])),
+                manifest.SETTINGS: _json(mask(_settings(store))),
+                manifest.PAGE: shown.encode(),
+            }
 
 
 @contextlib.contextmanager
-def _work_folder() -> Iterator[Path]:
+def _work_folder(store: Path) -> Iterator[WorkFolder]:
     """Yield a folder for this user only. It has unmasked content until the end of the block."""
-    with transfer_errors(Path(tempfile.gettempdir()) / "incident"):
-        folder = tempfile.TemporaryDirectory(prefix="producer-core-incident-")
-    with folder as name:
-        yield Path(name)
+    with transfer_errors(store.with_name("incident")):
+        folder = WorkFolder(store)
+    with folder:
+        yield folder
 
 
-def _message_ids(path: Path) -> Iterator[list[str]]:
-    with contextlib.closing(Store.open(path, create=False)) as opened:
-        with opened.borrow(limit=_STORE_TIMEOUT) as connection:
-            found = connection.execute("SELECT message_id FROM dead_letters ORDER BY message_id").fetchall()
-    for first in range(0, len(found), _IDS):
-        yield [message_id for (message_id,) in found[first : first + _IDS]]
+def _writer(path: Path, work: WorkFolder, described: BundleManifest) -> ArchiveWriter:
+    return ArchiveWriter(path, lambda: work.ensure_free(0), known=described.files)
 
 
-def _write_zip(file: AtomicFile, folder: Path, described: BundleManifest) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(manifest.MANIFEST, described.to_json())
-        for name in described.files:
-            archive.write(folder / name, name, compress_type=_method(folder / name))
+def _counted(lines: Iterable[bytes], counts: dict[str, int], table: str) -> Iterator[bytes]:
+    """Count the rows of a table; the first line names the columns."""
+    counts[table] = -1
+    for line in lines:
+        counts[table] += 1
+        yield line
 
 
-def _method(path: Path) -> int:
-    """Return how to compress a file. One that compresses like a bomb stays uncompressed, so that readers accept it."""
-    size = path.stat().st_size
-    if size <= bundle.RATIO_FROM:
-        return zipfile.ZIP_DEFLATED
-    compressor, compressed = zlib.compressobj(1), 0
-    with path.open("rb") as data:
-        while chunk := data.read(_CHUNK):
-            compressed += len(compressor.compress(chunk))
-    compressed += len(compressor.flush())
-    return zipfile.ZIP_STORED if size > _SAFE_RATIO * compressed else zipfile.ZIP_DEFLATED
+def _masked(finding: DoctorFinding, masks: Masks | None) -> DoctorFinding:
+    return finding if masks is None else replace(finding, text=masks.text(finding.text))
+
+
+def _rules() -> str:
+    """Return the path of the masking rules. Raise ConfigError for an invalid file."""
+    path = rules().path
+    return BUILT_IN if path is None else mask_text(str(path))[:1000]
+
+
+def _size(store: Path) -> int:
+    """Return the bytes of a store and its write-ahead log."""
+    log = store.with_name(store.name + ".wal")
+    return sum(path.stat().st_size for path in (store, log) if path.exists())
 
 
 def _settings(store: Store) -> Mapping[str, Any]:
     """Return the settings of the store and of its producers. Producers store their settings without secrets."""
-    producers = store.rows("producers")
     names = ("producer_id", "client_id", "application", "host", "version", "delivery")
+    known = store.settings()
     return {
-        "store": {name: value for name, value in store.settings().items() if name != facts.SETTING},
+        "store": {name: known[name] for name in (*KEPT, *BOUNDS) if name in known},
         "producers": [
-            {**{name: row[name] for name in names}, "settings": _parsed(row["settings"])} for row in producers
+            {**{name: row[name] for name in names}, "settings": _parsed(row["settings"])}
+            for row in store.rows("producers")
         ],
     }
 
@@ -227,9 +229,9 @@ def _parsed(settings: str) -> Any:
         return settings
 
 
-def _write_json(path: Path, value: Any) -> None:
+def _json(value: Any) -> bytes:
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
-    private_files.write(path, orjson.dumps(value, default=str, option=options))
+    return orjson.dumps(value, default=str, option=options)
 
 
 def _kind(*, raw: bool) -> str:
@@ -245,4 +247,4 @@ def _check(target: Path, *, overwrite: bool) -> None:
         if target.is_dir():
             raise TransferError(f"{target} is a folder.", fix="Specify a file in it.")
         if target.exists() and not overwrite:
-            raise TransferError(f"{target} already exists.", fix="Choose another name, or use --overwrite.")
+            raise already_exists(target)

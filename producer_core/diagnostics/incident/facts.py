@@ -1,16 +1,20 @@
-"""The facts that the store of a bundle has about itself, and the mark that makes it read-only."""
+"""The facts that the store of a bundle has about itself, from the manifest, and the mark that makes it read-only."""
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-from typing import TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
-from producer_core import __version__
-from producer_core.diagnostics.incident.window import IncidentWindow
-from producer_core.store import Store, required_features
+import orjson
 
-SETTING = "incident"
+from producer_core.store import required_features
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from producer_core.diagnostics.incident.manifest import BundleManifest
+    from producer_core.store import Store
+
+_SETTING = "incident"
 """The setting of the store with the facts."""
 
 
@@ -24,19 +28,22 @@ class IncidentFacts(TypedDict):
     product_version: str
 
 
-def make_read_only(path: Path, window: IncidentWindow, *, masked: bool, now: float) -> None:
+def make_read_only(connection: duckdb.DuckDBPyConnection, described: BundleManifest) -> None:
     """Mark a store as that of a bundle. From then on no version of this product changes it or replays its dead letters."""
     facts = IncidentFacts(
-        since=window.since, until=window.until, exported_at=now, masked=masked, product_version=__version__
+        since=described.since,
+        until=described.until,
+        exported_at=described.created_at,
+        masked=described.masked,
+        product_version=described.product_version,
     )
-    with (
-        contextlib.closing(Store.open(path, create=False)) as store,
-        store.borrow(write=True) as connection,
-    ):
-        store.set_setting(SETTING, facts)
-        required_features.require(connection, required_features.INCIDENT, now=now)
+    connection.execute(
+        "INSERT INTO settings (name, value, changed_at) VALUES (?, ?, ?)",
+        [_SETTING, orjson.dumps(facts).decode(), described.created_at],
+    )
+    required_features.require(connection, required_features.INCIDENT, now=described.created_at)
 
 
 def incident_of(store: Store) -> IncidentFacts | None:
     """Return the facts of a bundle's store; None for any other store."""
-    return cast("IncidentFacts", store.get_setting(SETTING)) if store.is_incident else None
+    return cast("IncidentFacts", store.get_setting(_SETTING)) if store.is_incident else None

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
 
+from producer_core.diagnostics.incident.rows import ROWS
+from producer_core.diagnostics.incident.window import IncidentWindow
 from producer_core.errors import TransferError
 
 KIND = "producer-core incident"
 FORMAT_VERSION = 1
-MANIFEST, STORE, PAGE = "manifest.json", "store.duckdb", "index.html"
+MANIFEST, PAGE = "manifest.json", "index.html"
 DOCTOR, SETTINGS = "doctor.json", "settings.json"
 DEAD_LETTERS = "dead_letters.parquet"
 DEAD_LETTERS_MANIFEST = f"{DEAD_LETTERS}.manifest.json"
-REQUIRED = (STORE, DOCTOR, SETTINGS, PAGE)
+REQUIRED = (DOCTOR, SETTINGS, PAGE)
 RAW_ONLY = (DEAD_LETTERS, DEAD_LETTERS_MANIFEST)
 """The files with which the dead letters of a raw bundle are imported."""
+TABLES = {table: f"tables/{table}.jsonl" for table in ROWS}
+"""The file of each table that has rows."""
 
-_CHUNK = 1 << 20
+MAX_FILE, MAX_BYTES, MAX_ROWS = (2 << 30) - 1, 4 << 30, 20_000_000
+"""The bytes of one file, and the bytes and rows of all files together, without compression."""
+
+_LATEST = 253_402_300_799.0
+"""The last second of the year 9999."""
+_LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,23 +41,19 @@ class BundledFile:
     size: int
     sha256: str
 
-    @classmethod
-    def of(cls, path: Path) -> BundledFile:
-        digest, size = hashlib.sha256(), 0
-        with path.open("rb") as data:
-            while chunk := data.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-        return cls(size=size, sha256=digest.hexdigest())
-
 
 @dataclass(frozen=True, kw_only=True)
 class BundleManifest:
-    """Describes a bundle. Times are seconds since 1970. `counts` are the rows by table of the store in it."""
+    """Describes a bundle. Times are seconds since 1970. `counts` are the rows of the tables that have any.
+
+    `masking` is the path of the file with the masking rules, or says that only the built-in ones applied; it is empty for
+    a raw bundle.
+    """
 
     since: float
     until: float
     masked: bool
+    masking: str
     counts: Mapping[str, int]
     files: Mapping[str, BundledFile]
     product_version: str
@@ -83,7 +87,7 @@ class BundleManifest:
             )
         try:
             return _parsed(value)
-        except (TypeError, KeyError, ValueError, AttributeError) as error:
+        except (TypeError, KeyError, ValueError, AttributeError, TransferError) as error:
             raise not_a_bundle(name) from error
 
 
@@ -94,24 +98,31 @@ def not_a_bundle(name: str) -> TransferError:
 
 
 def _parsed(value: Mapping[str, Any]) -> BundleManifest:
-    files = {
-        str(name): BundledFile(size=_whole(one["size"]), sha256=_text(one["sha256"]))
-        for name, one in value["files"].items()
-    }
+    window = IncidentWindow(_time(value["since"]), _time(value["until"]))
     if type(value["masked"]) is not bool:
         raise ValueError("masked")
     return BundleManifest(
-        since=float(value["since"]),
-        until=float(value["until"]),
+        since=window.since,
+        until=window.until,
         masked=value["masked"],
+        masking=_text(value["masking"]),
         counts={_text(name): _whole(number) for name, number in value["counts"].items()},
-        files=files,
+        files={
+            _text(name): BundledFile(size=_whole(one["size"]), sha256=_text(one["sha256"]))
+            for name, one in value["files"].items()
+        },
         product_version=_text(value["product_version"]),
-        created_at=float(value["created_at"]),
+        created_at=_time(value["created_at"]),
         created_by=_text(value["created_by"]),
         origin=_text(value["origin"]),
         format_version=value["format_version"],
     )
+
+
+def _time(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= _LATEST:
+        raise ValueError(f"not a time: {value!r:.40}")
+    return float(value)
 
 
 def _whole(value: Any) -> int:
@@ -121,6 +132,6 @@ def _whole(value: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise ValueError(f"not a text: {value!r:.40}")
     return value

@@ -1,14 +1,12 @@
-"""Mask the contents of a bundle, so that neither a masked value nor a hash of it remains.
+"""Mask the rows of a bundle, so that neither a masked value nor a hash of it remains.
 
-Every text is masked, except ids and states, which have a fixed form. Keys, values and headers get their displayed form. An
-error fingerprint is a hash of an error text: where the text has a masked part, a random number replaces the fingerprint.
+Every text is masked, except words of a fixed set. Keys, values and headers get their displayed form.
 """
 
 from __future__ import annotations
 
-import re
-import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -16,99 +14,162 @@ import orjson
 from producer_core._internal.masking import (
     display_key,
     display_value,
-    is_hidden,
+    is_secret_name,
     mask,
     mask_headers,
     mask_text,
 )
 from producer_core._internal.secret_patterns import HIDDEN
+from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
+from producer_core.diagnostics.incident.table_columns import columns
 from producer_core.dlq.codec import read_attempts, read_headers, write_attempts, write_headers
+from producer_core.dlq.filter import parse_bytes
 from producer_core.events import Attempt
-from producer_core.kafka.classify import fingerprint
 
-UNMASKED = frozenset(
+WORDS = frozenset(
     {
-        *("message_id", "producer_id", "operation_id", "cluster_id", "audit_id", "fingerprint"),
-        *("state", "verdict", "kind", "severity", "status", "rule", "what", "delivery", "flag", "feature"),
+        *("state", "verdict", "kind", "severity", "status", "rule", "what", "delivery", "flag"),
+        "codec",
     }
 )
-"""The columns with text that this product writes: ids, and words of a fixed set."""
+"""The columns with words of a fixed set, which this product writes."""
+
+UNMASKED = frozenset({"message_id", "operation_id", "audit_id"})
+"""The columns with ids of a fixed form. Only ids that are hashes are replaced in them."""
+
+NAMES = frozenset(
+    {
+        *("producer_id", "cluster_id", "topic", "client_id", "application", "host", "address", "subject"),
+        *("alert_id", "code", "name", "route"),
+    }
+)
+"""The columns with names, which may contain a long hexadecimal number that is not a hash of a masked value."""
 
 SELECTIONS = frozenset({"selection"})
 """The columns with the filters that operators chose, as JSON."""
 
-JSON_VALUES = frozenset({("settings", "value")})
-"""The columns with any JSON value, which must stay JSON."""
-
 BYTES = frozenset({("dead_letters", "key"), ("dead_letter_bodies", "value")})
 """The columns with bytes of messages."""
 
-_FINGERPRINT = re.compile(r"(?<![0-9a-f])[0-9a-f]{12}(?![0-9a-f])")
-_BODY_NAMES, _KEY_NAMES = ("body", "text"), ("key", "keys")
+_TERMS = ("body", "text", "sha256")
+"""The parts of a filter that quote contents: the name that makes a value secret is not beside it."""
+_KEYS = ("key", "keys")
+_SHORT_IDS = ("group", "alert_id")
+_PLACE = ("partition", "landed_partition", "landed_offset")
+_CACHED_TEXTS, _LONGEST_CACHED = 50_000, 500
 
 Body = tuple[str, bytes | None, str, int | None, str]
 """A row of `dead_letter_bodies`."""
+Mask = Callable[[Any], Any]
 
 
-def form_of(table: str, column: str) -> str:
-    """Return the form of the texts in a column: text, selection or json."""
-    if column in SELECTIONS:
-        return "selection"
-    return "json" if (table, column) in JSON_VALUES else "text"
+class Masks:
+    """Masks the rows of one export."""
 
+    def __init__(self, ids: ReplacedIds) -> None:
+        self._ids = ids
+        self._name = _cached(lambda text: mask_text(ids.in_name(text)))
+        self._text = _cached(lambda text: mask_text(ids.in_text(text)))
 
-class Fingerprints:
-    """Replaces the fingerprints of error texts that have a masked part. Others stay, so that links to groups work."""
+    def rows(self, table: str, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield the masked rows, which have the values of all columns in order."""
+        if table == "dead_letter_bodies":
+            yield from (self.body(*row) for row in rows)
+            return
+        names = [column.name for column in columns()[table]]
+        steps = [self._step(column.name, column.type) for column in columns()[table]]
+        place = [names.index(name) for name in _PLACE] if table == "dead_letters" else []
+        key = names.index("key") if place else 0
+        for row in rows:
+            masked = [
+                value if value is None or step is None else step(value)
+                for value, step in zip(row, steps, strict=True)
+            ]
+            if place and masked[key] != row[key]:
+                for index in place:  # the partition is a hash of the key, and the offset leads to it
+                    masked[index] = None
+            yield masked
 
-    def __init__(self, errors: Iterable[tuple[str, str, str]]) -> None:
-        """Take each fingerprint with an error code and an error text of it, as often as the store has them."""
-        self._kept: set[str] = set()
-        revealing: set[str] = set()
-        for known, code, text in errors:
-            harmless = fingerprint(code, text) == known and mask_text(text) == text
-            (self._kept if harmless else revealing).add(known)
-        self._kept -= revealing
-        self._replaced = {known: secrets.token_hex(6) for known in sorted(revealing)}
-
-    @property
-    def replaced(self) -> Mapping[str, str]:
-        return self._replaced
-
-    def known_or_random(self, text: str) -> str:
-        """Return a fingerprint for the bundle. One without any dead letter may come from a text with a masked part."""
-        return text if text in self._kept else self._replaced.setdefault(text, secrets.token_hex(6))
-
-    def within(self, text: str) -> str:
-        """Return a text with the fingerprints in it replaced."""
-        return _FINGERPRINT.sub(lambda found: self._replaced.get(found[0], found[0]), text)
-
-
-def text_masker(fingerprints: Fingerprints) -> Callable[[str], str]:
-    """Return the function that masks the texts of a bundle."""
-    return lambda text: mask_text(fingerprints.within(text))
-
-
-def selection_masker(fingerprints: Fingerprints) -> Callable[[str], str]:
-    """Return the function that masks the filters of a bundle. A filter may quote a key, a value or an error text."""
-    masked_text = text_masker(fingerprints)
-
-    def masked(text: str) -> str:
+    def body(
+        self, message_id: str, value: bytes | None, headers: str, timestamp_ms: int | None, attempts: str
+    ) -> Body:
+        """Return a row of `dead_letter_bodies` in its displayed form. Damaged headers or attempts hide all of it."""
+        message_id = self._ids.in_name(message_id)
         try:
-            selection = orjson.loads(text)
+            shown = mask_headers(read_headers(headers))
+            failed = [
+                Attempt(one.failed_at, self._text(one.code), self._text(one.text))
+                for one in read_attempts(attempts)
+            ]
+        except (ValueError, TypeError):
+            return message_id, HIDDEN.encode(), "[]", timestamp_ms, "[]"
+        masked = None if value is None else _as_bytes(display_value(value))
+        named = tuple((name, _as_bytes(self._header(item))) for name, item in shown)
+        return message_id, masked, write_headers(named), timestamp_ms, write_attempts(failed)
+
+    def text(self, text: str) -> str:
+        """Return a text with its secrets and hashes replaced."""
+        return self._text(text)
+
+    def selection(self, text: str) -> str:
+        """Return a filter without what it quotes of a key, a value or an error text."""
+        try:
+            return orjson.dumps(self._part("", orjson.loads(text))).decode()
         except orjson.JSONDecodeError:
-            return masked_text(text)
-        if not isinstance(selection, dict):
-            return orjson.dumps(mask(selection)).decode()
-        return orjson.dumps(dict(_parts(selection, fingerprints))).decode()
+            return self._text(text)
 
-    return masked
+    def _step(self, name: str, type_: str) -> Mask | None:
+        """Return the function for the values of a column."""
+        if name == "key_mark":  # a small hash of the key: all keys could be tried
+            return lambda value: None
+        if name == "fingerprint":
+            return self._ids.replaced
+        if type_ == "BLOB":
+            return masked_key
+        if type_ != "VARCHAR" or name in WORDS:
+            return None
+        if name in UNMASKED:
+            return self._ids.in_name
+        if name in SELECTIONS:
+            return self.selection
+        return self._name if name in NAMES else self._text
+
+    def _part(self, name: str, item: Any) -> Any:
+        """Return a part of a filter with this name."""
+        if item is not None and is_secret_name(name):
+            return HIDDEN
+        if isinstance(item, dict):
+            return {one: self._part(one, value) for one, value in item.items()}
+        if isinstance(item, list):
+            return [self._part(name, value) for value in item]
+        if not isinstance(item, str):
+            return mask(item)
+        if name in _TERMS:
+            return HIDDEN
+        if name in _KEYS:
+            return masked_key(parse_bytes(item)).decode()
+        if name in _SHORT_IDS:
+            return self._ids.replaced(item)
+        return self._text(item)
+
+    def _header(self, shown: Any) -> Any:
+        """A header may have the id of the message, or of another one."""
+        return self._ids.in_name(shown) if isinstance(shown, str) else shown
 
 
-def masked_json(text: str) -> str:
-    """Return a JSON value with its texts masked."""
-    value = orjson.loads(text)
-    shown = mask(value)
-    return text if shown == value else orjson.dumps(shown).decode()
+def short_ids(selection: str) -> Iterator[str]:
+    """Yield the fingerprints and ids of alerts in a filter, at any depth."""
+    try:
+        parts: list[Any] = [orjson.loads(selection)]
+    except orjson.JSONDecodeError:
+        return
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            yield from (part[name] for name in _SHORT_IDS if isinstance(part.get(name), str))
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
 
 
 def masked_key(key: bytes) -> bytes:
@@ -116,25 +177,10 @@ def masked_key(key: bytes) -> bytes:
     return (display_key(key) or "").encode()
 
 
-def masked_body(row: Body) -> Body:
-    """Return a row of `dead_letter_bodies` in its displayed form."""
-    message_id, value, headers, timestamp_ms, attempts = row
-    shown = [(name, _as_bytes(item)) for name, item in mask_headers(read_headers(headers))]
-    failed = [
-        Attempt(one.failed_at, mask_text(one.code), mask_text(one.text)) for one in read_attempts(attempts)
-    ]
-    masked = None if value is None else _as_bytes(display_value(value))
-    return message_id, masked, write_headers(tuple(shown)), timestamp_ms, write_attempts(failed)
-
-
-def _parts(selection: Mapping[str, Any], fingerprints: Fingerprints) -> Iterable[tuple[str, Any]]:
-    for name, item in selection.items():
-        if name == "group" and isinstance(item, str):
-            yield name, fingerprints.known_or_random(item)
-        elif (name in _KEY_NAMES and is_hidden("keys")) or (name in _BODY_NAMES and is_hidden("values")):
-            yield name, HIDDEN
-        else:
-            yield from mask({name: item}).items()
+def _cached(masked: Callable[[str], str]) -> Callable[[str], str]:
+    """Cache short texts, which most rows repeat."""
+    short = lru_cache(maxsize=_CACHED_TEXTS)(masked)
+    return lambda text: short(text) if len(text) <= _LONGEST_CACHED else masked(text)
 
 
 def _as_bytes(shown: Any) -> bytes | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from producer_core.store.setting_values import BOUNDS, KEPT
+
 DEAD_LETTERS = """
 SELECT message_id FROM whole.dead_letters
 WHERE (failed_at >= {begin} AND failed_at < {until}) OR (state_at >= {since} AND state_at < {until})
@@ -45,8 +47,8 @@ ROWS: Mapping[str, str] = {
     "pipeline_jobs": "started_at < {until} AND coalesce(ended_at, {since}) >= {since}",
     "audits": _AUDITS,
     "audit_findings": f"audit_id IN (SELECT audit_id FROM whole.audits WHERE {_AUDITS})",
-    "settings": "true",
-    "required_features": "true",
+    "compression_samples": f"producer_id IN (SELECT producer_id FROM whole.statistics WHERE {_STATISTICS})",
+    "settings": f"name IN {(*KEPT, *BOUNDS)}",
 }
 """The condition on the rows of each table in the bundle."""
 
@@ -59,6 +61,7 @@ LEFT_OUT = frozenset(
         "ledger_given_up",
         "audit_marks",
         "dead_letter_counts",  # computed again
+        "required_features",
         "store_generation",
         "expired_statistics",
         "expired_latencies",
@@ -84,6 +87,8 @@ FROM whole.errors WHERE window_start + resolution <= {begin} GROUP BY cluster_id
 """Rows without counts, so that the pages know how far back the live store goes, and which error codes are not new."""
 
 COUNTS = """
-INSERT INTO store.dead_letter_counts
+DELETE FROM dead_letter_counts;
+INSERT INTO dead_letter_counts
 SELECT floor(failed_at / 3600)::BIGINT, cluster_id, topic, state, verdict, kind, code, fingerprint, count(*), true
-FROM store.dead_letters GROUP BY ALL"""
+FROM dead_letters GROUP BY ALL"""
+"""Counts the dead letters of a bundle's store. Triggers have counted them too, as differences."""

@@ -18,6 +18,8 @@ class IncidentWindow:
     until: float
 
     def __post_init__(self) -> None:
+        if self.since < 0:
+            raise TransferError("The incident begins before 1970.", fix="Set --since.")
         if not self.since < self.until:
             raise TransferError("The incident ends before it begins.", fix="Set --since before --until.")
         if self.seconds > _LONGEST:
