@@ -82,6 +82,7 @@ class Store:
         """
         store = cls(paths.resolve(path), create=create, clock=clock)
         store._prepare()
+        work_folder.remove_leftovers(store.path.parent)  # copies of the store, which a killed export left
         if network := paths.network_file_system(store.path):
             logger.warning(
                 **with_fields("store on a network file system", path=str(store.path), type=network)
@@ -321,7 +322,7 @@ class Store:
         """
         if self._is_incident:
             raise file_errors.incident(self.path)
-        work_folder.remove_leftovers(self.path.parent)  # copies of the store, which a killed export left
+        work_folder.remove_leftovers(self.path.parent)
         return store_compact.compact(self._pool, self.path, now=self._clock())
 
     @property

@@ -32,6 +32,9 @@ _ERRORS = (
 )
 _FINGERPRINTS = "SELECT DISTINCT fingerprint FROM whole.dead_letter_counts"
 _ALERTS = "SELECT alert_id, rule, subject, started_at FROM whole.alerts"
+_HOSTS = """
+SELECT host FROM whole.producers UNION SELECT host FROM whole.pipeline_jobs
+UNION SELECT host FROM whole.audit WHERE host IS NOT NULL"""
 _FILTERED = ("audit", "operations")
 """The tables with filters."""
 
@@ -58,6 +61,7 @@ class Excerpt:
         ids.add_errors((known, code, text) for known, code, text in self._read(_ERRORS))
         for (known,) in self._read(_FINGERPRINTS):
             ids.replaced(known)
+        ids.keep(host for (host,) in self._read(_HOSTS))
         ids.add_alerts((known, rule, subject, at) for known, rule, subject, at in self._read(_ALERTS))
         for table in _FILTERED:
             for (selection,) in self._read(f"SELECT DISTINCT selection FROM ({_query(table)})"):

@@ -60,8 +60,10 @@ def export_incident(
     try:
         return job.run(list(findings), overwrite=overwrite)
     except BaseException as error:
+        # an interruption may arrive just after the file was published
+        problem = "Failed; no file was written" if isinstance(error, Exception) else "Interrupted"
         with contextlib.suppress(StoreError):
-            job.audit(0, f"Failed; no file was written: {error or type(error).__name__}")
+            job.audit(0, f"{problem}: {error or type(error).__name__}")
         raise
 
 

@@ -40,10 +40,13 @@ UNMASKED = frozenset({"message_id", "operation_id", "audit_id"})
 NAMES = frozenset(
     {
         *("producer_id", "cluster_id", "topic", "client_id", "application", "host", "address", "subject"),
-        *("alert_id", "code", "name", "route"),
+        *("code", "name", "route"),
     }
 )
 """The columns with names, which may contain a long hexadecimal number that is not a hash of a masked value."""
+
+SHORT_IDS = frozenset({"fingerprint", "alert_id"})
+"""The columns with hashes of texts or names."""
 
 SELECTIONS = frozenset({"selection"})
 """The columns with the filters that operators chose, as JSON."""
@@ -55,6 +58,8 @@ _TERMS = ("body", "text", "sha256")
 """The parts of a filter that quote contents: the name that makes a value secret is not beside it."""
 _KEYS = ("key", "keys")
 _SHORT_IDS = ("group", "alert_id")
+_NAMES = NAMES | {"cluster_or_unknown", "application_or_unnamed"}
+_FINGERPRINT, _SHORT_LENGTH = "fingerprint", 12
 _PLACE = ("partition", "landed_partition", "landed_offset")
 _CACHED_TEXTS, _LONGEST_CACHED = 50_000, 500
 
@@ -68,8 +73,9 @@ class Masks:
 
     def __init__(self, ids: ReplacedIds) -> None:
         self._ids = ids
-        self._name = _cached(lambda text: mask_text(ids.in_name(text)))
+        self._name = _cached(ids.name)
         self._text = _cached(lambda text: mask_text(ids.in_text(text)))
+        self._error = _cached(lambda text: mask_text(ids.in_error(text)))
 
     def rows(self, table: str, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         """Yield the masked rows, which have the values of all columns in order."""
@@ -98,13 +104,13 @@ class Masks:
         try:
             shown = mask_headers(read_headers(headers))
             failed = [
-                Attempt(one.failed_at, self._text(one.code), self._text(one.text))
+                Attempt(one.failed_at, self._name(one.code), self._error(one.text))
                 for one in read_attempts(attempts)
             ]
         except (ValueError, TypeError):
             return message_id, HIDDEN.encode(), "[]", timestamp_ms, "[]"
         masked = None if value is None else _as_bytes(display_value(value))
-        named = tuple((name, _as_bytes(self._header(item))) for name, item in shown)
+        named = tuple((name, _as_bytes(self._header(name, item))) for name, item in shown)
         return message_id, masked, write_headers(named), timestamp_ms, write_attempts(failed)
 
     def text(self, text: str) -> str:
@@ -122,7 +128,7 @@ class Masks:
         """Return the function for the values of a column."""
         if name == "key_mark":  # a small hash of the key: all keys could be tried
             return lambda value: None
-        if name == "fingerprint":
+        if name in SHORT_IDS:
             return self._ids.replaced
         if type_ == "BLOB":
             return masked_key
@@ -132,6 +138,8 @@ class Masks:
             return self._ids.in_name
         if name in SELECTIONS:
             return self.selection
+        if name == "error_text":
+            return self._error
         return self._name if name in NAMES else self._text
 
     def _part(self, name: str, item: Any) -> Any:
@@ -139,7 +147,7 @@ class Masks:
         if item is not None and is_secret_name(name):
             return HIDDEN
         if isinstance(item, dict):
-            return {one: self._part(one, value) for one, value in item.items()}
+            return {self._name(one): self._part(one, value) for one, value in item.items()}
         if isinstance(item, list):
             return [self._part(name, value) for value in item]
         if not isinstance(item, str):
@@ -150,11 +158,14 @@ class Masks:
             return masked_key(parse_bytes(item)).decode()
         if name in _SHORT_IDS:
             return self._ids.replaced(item)
-        return self._text(item)
+        return self._name(item) if name in _NAMES else self._text(item)
 
-    def _header(self, shown: Any) -> Any:
-        """A header may have the id of the message, or of another one."""
-        return self._ids.in_name(shown) if isinstance(shown, str) else shown
+    def _header(self, name: str, shown: Any) -> Any:
+        """Return the displayed value of a header, which may be the id of a message or the fingerprint of an error."""
+        if not isinstance(shown, str):
+            return shown
+        is_fingerprint = name.lower().endswith(_FINGERPRINT) and len(shown) == _SHORT_LENGTH
+        return self._ids.replaced(shown) if is_fingerprint else self._ids.in_name(shown)
 
 
 def short_ids(selection: str) -> Iterator[str]:

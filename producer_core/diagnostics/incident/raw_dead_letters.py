@@ -32,13 +32,7 @@ class RawDeadLetters:
         self._store = store
         self._ids: list[str] = []
         self.where = in_range(window)
-        with store.borrow() as connection:
-            running = connection.execute(_RUNNING).fetchall()[0][0]
-        if running:
-            raise TransferError(
-                f"{plural(running, 'replay')} of this store {'is' if running == 1 else 'are'} running.",
-                fix="Wait for the end, or cancel: producer-core replay cancel.",
-            )
+        self._check_replays()
 
     def write(self, whole: Path, work: WorkFolder, *, who: str, origin: str) -> None:
         """Write the file and its manifest to the folder, from a copy of the store, which this changes."""
@@ -54,10 +48,23 @@ class RawDeadLetters:
             files.export(copy, self.where, target, who=who, origin=origin, masked=False)
 
     def revoke_safe_verdicts(self) -> None:
-        """Another store can import the bundle and replay its dead letters, so none here is safe to resend any more."""
+        """Another store can import the bundle and replay its dead letters, so none here is safe to resend any more.
+
+        Raise TransferError if a replay has started meanwhile.
+        """
+        self._check_replays()
         for ids in self._slices():
             with self._store.borrow(write=True, timeout=_TIMEOUT) as connection:
                 safe_verdicts.revoke(connection, EXPORTED, *lookup.id_in(ids))
+
+    def _check_replays(self) -> None:
+        with self._store.borrow() as connection:
+            running = connection.execute(_RUNNING).fetchall()[0][0]
+        if running:
+            raise TransferError(
+                f"{plural(running, 'replay')} of this store {'is' if running == 1 else 'are'} running.",
+                fix="Wait for the end, or cancel: producer-core replay cancel.",
+            )
 
     def _slices(self) -> Iterator[list[str]]:
         for first in range(0, len(self._ids), _IDS):

@@ -16,8 +16,10 @@ from producer_core.diagnostics.incident.rows import ROWS
 from producer_core.dlq.codec import read_attempts, read_headers
 from producer_core.store.migrate import migrate
 
-MAX_NUMBER = 1e15
-"""Floating-point numbers, such as times in seconds, are between -MAX_NUMBER and MAX_NUMBER."""
+MAX_NUMBER, MAX_TIME = 1e15, 6.2e10
+"""The bounds of floating-point numbers, and of times in seconds since 1970: pages can show the years 6 to 3934."""
+_TIMES = frozenset({"since", "until", "not_before", "lease_until", "failing_since", "window_start"})
+"""The columns with seconds since 1970 whose names do not end with `_at`."""
 
 _COLUMNS = """
 SELECT table_name, column_name, data_type, is_nullable, column_default IS NOT NULL FROM duckdb_columns()
@@ -28,12 +30,16 @@ Read = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column. `read` returns a value of JSON as a value of the column, and raises ValueError for any other value."""
+    """A column. `read` returns a value of JSON as a value of the column, and raises ValueError for any other value.
+
+    Numbers of a column with a `bound` are between -bound and bound.
+    """
 
     name: str
     type: str
     nullable: bool
     has_default: bool
+    bound: float | None
     read: Read
 
     def __call__(self, value: Any) -> Any:
@@ -46,14 +52,7 @@ def columns() -> Mapping[str, tuple[Column, ...]]:
     with duckdb.connect(":memory:") as connection:
         migrate(connection, now=0.0)
         found = connection.execute(_COLUMNS).fetchall()
-    return {
-        table: tuple(
-            Column(name, type_, nullable, has_default, _CODED.get((of, name)) or _READ[type_])
-            for of, name, type_, nullable, has_default in found
-            if of == table
-        )
-        for table in ROWS
-    }
+    return {table: tuple(_column(*row) for row in found if row[0] == table) for table in ROWS}
 
 
 def are_headers(text: str) -> bool:
@@ -72,7 +71,7 @@ def are_attempts(text: str) -> bool:
         return False
     return all(
         type(one.failed_at) in (int, float)
-        and abs(one.failed_at) <= MAX_NUMBER
+        and abs(one.failed_at) <= MAX_TIME
         and isinstance(one.code, str)
         and isinstance(one.text, str)
         for one in found
@@ -86,6 +85,23 @@ FORMS: Mapping[tuple[str, str], Callable[[str], bool]] = {
 """The columns whose texts have a form without which no page can show a dead letter."""
 
 
+def _column(table: str, name: str, type_: str, nullable: bool, has_default: bool) -> Column:
+    bound = MAX_TIME if name.endswith("_at") or name in _TIMES else MAX_NUMBER if type_ == "DOUBLE" else None
+    form = FORMS.get((table, name))
+    read = _formed(form) if form else _READ[type_]
+    return Column(name, type_, nullable, has_default, bound, _bounded(read, bound) if bound else read)
+
+
+def _bounded(read: Read, bound: float) -> Read:
+    def bounded(value: Any) -> Any:
+        found = read(value)
+        if abs(found) > bound:
+            raise ValueError(f"is not a number from {-bound:.0f} to {bound:.0f}")
+        return found
+
+    return bounded
+
+
 def _whole(low: int, high: int) -> Read:
     def read(value: Any) -> int:
         if type(value) is not int or not low <= value <= high:
@@ -96,8 +112,8 @@ def _whole(low: int, high: int) -> Read:
 
 
 def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > MAX_NUMBER:
-        raise ValueError(f"is not a number of at most {MAX_NUMBER:g}")
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError("is not a finite number")
     return float(value)
 
 
@@ -138,4 +154,3 @@ _READ: Mapping[str, Read] = {
     "VARCHAR": _text,
     "BLOB": _bytes,
 }
-_CODED = {place: _formed(form) for place, form in FORMS.items()}

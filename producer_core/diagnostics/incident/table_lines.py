@@ -12,13 +12,15 @@ from typing import Any, NoReturn
 
 import orjson
 
-from producer_core.diagnostics.incident.table_columns import FORMS, MAX_NUMBER, Column, columns
+from producer_core.diagnostics.incident.table_columns import FORMS, Column, columns
 from producer_core.errors import TransferError
 
-MAX_LINE = 128 << 20
-"""Bytes of the longest line that is read."""
-MAX_TEXT, MAX_BLOB = 8 << 20, 32 << 20
+MAX_LINE = 64 << 20
+"""Bytes of the longest line."""
+MAX_TEXT, MAX_BLOB = 4 << 20, 32 << 20
 """Characters and bytes of the longest values that are written; a note replaces longer ones."""
+_SHORTER = (64 << 10, 1 << 20)
+"""The limits of the values in a line that would be longer than MAX_LINE."""
 BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
 """The rows of a batch, and the bytes of lines after which no further one is added."""
 
@@ -32,8 +34,8 @@ def header_line(table: str) -> bytes:
 
 def row_line(table: str, row: Sequence[Any]) -> bytes:
     """Return the line of a row, which has the values of all columns in order."""
-    cells = [_cell(table, column, value) for column, value in zip(columns()[table], row, strict=True)]
-    return orjson.dumps(cells, option=orjson.OPT_APPEND_NEWLINE)
+    line = _line(table, row, (MAX_TEXT, MAX_BLOB))
+    return line if len(line) <= MAX_LINE else _line(table, row, _SHORTER)
 
 
 def read_rows(chunks: Iterable[bytes], table: str, name: str) -> Iterator[tuple[Sequence[str], Rows]]:
@@ -56,17 +58,24 @@ def read_rows(chunks: Iterable[bytes], table: str, name: str) -> Iterator[tuple[
         yield names, rows
 
 
-def _cell(table: str, column: Column, value: Any) -> Any:
+def _line(table: str, row: Sequence[Any], limits: tuple[int, int]) -> bytes:
+    cells = [
+        _cell(table, column, value, *limits) for column, value in zip(columns()[table], row, strict=True)
+    ]
+    return orjson.dumps(cells, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _cell(table: str, column: Column, value: Any, longest_text: int, longest_blob: int) -> Any:
     """Return the JSON value of a cell. What no reader would accept is replaced."""
     match value:
         case bytes():
-            long = len(value) > MAX_BLOB
+            long = len(value) > longest_blob
             return b64encode(f"{len(value):,} bytes, left out".encode() if long else value).decode()
-        case float() if not abs(value) <= MAX_NUMBER:  # also true for NaN
-            return math.copysign(MAX_NUMBER, value)
+        case int() | float() if column.bound and not abs(value) <= column.bound:  # also true for NaN
+            return type(value)(math.copysign(column.bound, value))
         case str():
             form = FORMS.get((table, column.name))
-            if len(value) <= MAX_TEXT and (form is None or form(value)):
+            if len(value) <= longest_text and (form is None or form(value)):
                 return value
             return {"[": "[]", "{": "{}"}.get(value[:1], "[]" if form else f"{value[:1000]}…")
     return value
