@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+import zipfile
 
 import pytest
 from click.testing import CliRunner
 
+from producer_core._internal.work_folder import PREFIX
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
@@ -43,7 +45,8 @@ def test_an_incident_is_exported_and_shown(store, since, tmp_path):
     target = tmp_path / "INC-42.zip"
     exported = export(store, since, target)
     assert exported.exit_code == 0, exported.output
-    assert "22 dead letters, 1 alert, 0 replays. Masked" in exported.output
+    assert "22 dead letters, 2 alerts, 0 replays. Masked" in exported.output
+    assert "Masked by built-in rules." in exported.output
     assert f"producer-core dashboard --bundle {target}" in exported.output
 
     shown = run("show", target)
@@ -61,14 +64,38 @@ def test_a_raw_export_needs_a_confirmation_and_can_be_imported(store, since, tmp
     target, other = tmp_path / "raw.zip", tmp_path / "other.duckdb"
     unconfirmed = export(store, since, target, "--raw")
     assert unconfirmed.exit_code == 2 and not target.exists()
+    assert f"Export 20 dead letters with unmasked keys, values and headers to {target}?" in unconfirmed.output
     assert export(store, since, target, "--raw", "--yes").exit_code == 0
 
-    assert run("import", target, "--store", other).exit_code == 2
+    unconfirmed = run("import", target, "--store", other)
+    assert unconfirmed.exit_code == 2 and not other.exists()
+    assert f"Import 20 dead letters of payments from {target}, exported by " in unconfirmed.output
+    assert run("import", target, "--store", other, "--dry-run").exit_code == 2  # there is no store yet
     assert not other.exists()
     done = run("import", target, "--store", other, "--yes", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["new"] == 22
-    assert DeadLetters(Store.open(other)).count(ANY) == 22
+    assert json.loads(done.stdout)["new"] == 20
+    assert DeadLetters(Store.open(other)).count(ANY) == 20
+    assert not leftovers(tmp_path)
+
+
+def leftovers(folder):
+    return [*folder.glob(f"{PREFIX}*")]
+
+
+def test_the_origin_of_a_bundle_is_shown_without_terminal_escapes(store, since, tmp_path):
+    target, changed = tmp_path / "a.zip", tmp_path / "changed.zip"
+    export(store, since, target)
+    with zipfile.ZipFile(target) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "manifest.json":
+                data = json.dumps(
+                    {**json.loads(data), "created_by": "\x1b[2Jroot", "masking": "\x1b]0;x\x07"}
+                )
+            new.writestr(name, data)
+    shown = run("show", changed)
+    assert shown.exit_code == 0 and "root" in shown.output and "\x1b" not in shown.output
 
 
 def test_a_masked_bundle_is_not_imported_and_creates_no_store(store, since, tmp_path):
