@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from producer_core.cli import open_store, options, output
 from producer_core.cli.plain_text import plain
 
 if TYPE_CHECKING:
-    from producer_core.diagnostics.doctor.finding import DoctorFinding
     from producer_core.diagnostics.incident import BundleManifest, IncidentWindow
     from producer_core.dlq.files.manifest import Manifest
     from producer_core.store import Store
@@ -86,6 +84,7 @@ def export(
 
     The command copies the store to a folder beside it, which needs room for it, and deletes the copy at its end.
     """
+    from producer_core.diagnostics.doctor import check_locally
     from producer_core.diagnostics.incident import IncidentWindow, export_incident
     from producer_core.store import Store
 
@@ -104,7 +103,7 @@ def export(
             origin="cli",
             raw=raw,
             overwrite=overwrite,
-            findings=_findings(store.path),
+            findings=check_locally(store.path, time.time()),
         )
     if as_json:
         output.emit(dataclasses.asdict(manifest))
@@ -201,15 +200,6 @@ def _question(found: Manifest, source: Path) -> str:
     return plain(
         f"Import {plural(found.rows, 'dead letter')}{of} from {source}, exported by {found.exported_by}?"
     )
-
-
-def _findings(store: Path) -> Iterator[DoctorFinding]:
-    """Yield the findings about this machine and its store. The brokers may be gone by the time of the export."""
-    from producer_core.diagnostics.doctor import check_store
-    from producer_core.diagnostics.doctor.machine_checks import versions
-
-    yield from versions()
-    yield from check_store(store, time.time())
 
 
 def _span(manifest: BundleManifest) -> str:
