@@ -96,7 +96,7 @@ class Excerpt:
         yield from fetch_rows(self._connection, _BODIES, names, ids)
 
     def _read(self, sql: str) -> Iterator[Row]:
-        """Yield the rows of a query. Meanwhile the connection can run others."""
+        """Yield the rows of a query. The connection can run others at the same time."""
         with contextlib.closing(self._connection.cursor()) as reader:
             reader.execute(sql.format(**self._bounds))
             while found := reader.fetchmany(_ROWS):

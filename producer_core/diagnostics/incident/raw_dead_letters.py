@@ -50,7 +50,7 @@ class RawDeadLetters:
     def revoke_safe_verdicts(self) -> None:
         """Another store can import the bundle and replay its dead letters, so none here is safe to resend any more.
 
-        Raise TransferError if a replay has started meanwhile.
+        Raise TransferError if a replay has started since.
         """
         self._check_replays()
         for ids in self._slices():

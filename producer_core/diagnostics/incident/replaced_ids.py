@@ -27,7 +27,7 @@ _LONG = r"(?P<long>(?<![0-9A-Fa-f])[0-9A-Fa-f]{24,}(?![0-9A-Fa-f]))"
 _IN_TEXTS = re.compile(f"{_UUID}|{_SEND}|{_SHORT}|{_LONG}")
 _HASHES = ("5", "8")
 """The versions of UUIDs that are hashes."""
-_LETTERS = frozenset("abcdef")
+_NOT_DECIMAL = frozenset("abcdef")
 
 
 class ReplacedIds:
@@ -109,8 +109,8 @@ class ReplacedIds:
         return self._short.get(short, short)
 
     def _any(self, short: str) -> str:
-        """A number without letters is more likely an amount or a time than an unknown fingerprint."""
-        return self.replaced(short) if short in self._short or _LETTERS & {*short} else short
+        """A decimal number is more likely an amount or a time than an unknown fingerprint."""
+        return self.replaced(short) if short in self._short or _NOT_DECIMAL & {*short} else short
 
 
 def _random_uuid(known: str) -> str:
