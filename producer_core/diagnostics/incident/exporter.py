@@ -196,7 +196,9 @@ def _counted(lines: Iterable[bytes], counts: dict[str, int], table: str) -> Iter
 
 
 def _masked(finding: DoctorFinding, masks: Masks | None) -> DoctorFinding:
-    return finding if masks is None else replace(finding, text=masks.text(finding.text))
+    if masks is None:
+        return finding
+    return replace(finding, text=masks.text(finding.text), fix=masks.text(finding.fix))
 
 
 def _rules() -> str:

@@ -388,24 +388,17 @@ def test_an_export_without_room_changes_nothing(store, window, tmp_path, monkeyp
 def test_a_file_that_appears_during_the_export_is_not_replaced(store, window, tmp_path):
     target = tmp_path / "a.zip"
 
-    def findings():
+    def clock():
+        """Write the file when the export has checked its target."""
         target.write_text("another")
-        yield from ()
+        return window.until
 
     with pytest.raises(TransferError, match="already exists"):
-        export_incident(store, target, window, findings=_Late(findings), **WHO)
+        export_incident(store, target, window, clock=clock, **WHO)
     assert target.read_text() == "another"
-
-
-class _Late(list):
-    """Findings that are read, as a copy, when the export has checked its target."""
-
-    def __init__(self, findings):
-        super().__init__()
-        self._findings = findings
-
-    def __iter__(self):
-        return self._findings()
+    export_incident(store, target, window, clock=clock, overwrite=True, **WHO)
+    with IncidentBundle(target) as bundle:
+        bundle.verify()
 
 
 def leftovers(folder):
