@@ -59,7 +59,7 @@ def _write(connection: duckdb.DuckDBPyConnection, archive: BundleArchive) -> Non
 
 def _is_valid_setting(setting: Mapping[str, Any]) -> bool:
     """Whether a setting limits the retention or the number of dead letters. Other ones, such as addresses, are ignored."""
-    name = setting.get("name")
+    name = setting.get("name", "")
     try:
         setting_values.check({name: orjson.loads(setting.get("value", ""))})
     except (ConfigError, ValueError):
