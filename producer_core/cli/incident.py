@@ -121,7 +121,7 @@ def export(
 def show(source: Path, as_json: bool) -> None:
     """Verify the bundle SOURCE and show its range, origin and content.
 
-    Every hash and every row is verified. There is no signature: anyone can write a bundle with any name in it.
+    The command verifies every hash and every row. A bundle has no signature: it does not prove its origin.
 
     \b
       producer-core incident show INC-42.zip
@@ -161,8 +161,9 @@ def import_(
     \b
       producer-core incident import INC-42.zip --store copy.duckdb
 
-    A dead letter that the store already contains is left unchanged. A replay looks for each imported dead letter on its
-    topic first. A masked bundle cannot be imported.
+    The bundle's dead letters of its range are imported, unless the store already contains them. A replay looks for each
+    one on its topic first, and keeps it as a dead letter if it does not find it, unless the replay has --inconclusive
+    send. A masked bundle cannot be imported.
 
     Exit codes: 0 all rows are in the store, 1 some rows were refused, 2 the import could not run.
     """
