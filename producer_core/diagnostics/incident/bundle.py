@@ -111,7 +111,7 @@ class IncidentBundle:
                 build_store(target, self._archive)
                 self._store = Store.open(target, create=False)
             except BaseException:
-                self._folder.close()  # now, although the error may keep this object alive
+                self.close()  # now, although the error may keep this object alive
                 raise
             weakref.finalize(self._store, self._folder.close)
         return self._store
