@@ -19,6 +19,7 @@ from producer_core.dashboard.views import (
     errors,
     fleet,
     header,
+    incident,
     latency,
     overview,
     replays,
@@ -59,6 +60,7 @@ def _page(path: Path, title: str, address: str, show: Callable[[Path], None]) ->
             st.session_state["address"] = address
             dead_letter_url.reset()
         header.tab(title)
+        incident.show(path)
         show(path)
 
     return st.Page(run, title=title, url_path=address, default=title == PAGES[0][0])

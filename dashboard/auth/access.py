@@ -23,6 +23,7 @@ class AccessGuard:
     """Hold the access rules and the sessions of a server process.
 
     `started` says that the server was started by the command, which installs the sign-in middleware.
+    `read_only` is the reason why no user may act, for a store that cannot be changed; empty otherwise.
     """
 
     rules: AccessRules = field(default_factory=AccessRules)
@@ -30,6 +31,7 @@ class AccessGuard:
     attempts: LoginAttempts = field(default_factory=LoginAttempts)
     ended: EndedSessions = field(default_factory=EndedSessions)
     started: bool = False
+    read_only: str = ""
 
 
 _guards: list[AccessGuard] = [AccessGuard()]
@@ -54,6 +56,8 @@ def user() -> str:
 
 def may_act() -> tuple[bool, str]:
     """Return whether the user may make changes, and otherwise the reason as a sentence for the page."""
+    if reason := guard().read_only:
+        return False, reason
     name, rules = user(), guard().rules
     if not name:
         return False, "Your session has ended. Sign in again."

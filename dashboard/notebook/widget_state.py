@@ -15,6 +15,7 @@ from producer_core.dashboard.charts.small import SmallChart, small_charts
 from producer_core.dashboard.charts.tile import tiles
 from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.dashboard.wording import dead_letters as letter_wording
+from producer_core.diagnostics.incident.facts import IncidentFacts, incident_of
 from producer_core.dlq import DeadLetters, Group
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay import runners
@@ -120,6 +121,8 @@ def moment(
     """Read the state from one consistent view of the store. The filters of `view` restrict it."""
     now = time.time() if now is None else now
     view = replace(view or queries.View(), window=window)
+    if facts := incident_of(store):
+        now, view = facts["exported_at"], _of_incident(view, facts)
     pending, dead_letters = view.dead_letters(), DeadLetters(store)
     with store.borrow(limit=_TIMEOUT):
         page = queries.overview(store, view, now)
@@ -149,6 +152,13 @@ def moment(
         why_not=wording.why_no_replay("dead", total, alive) or "",
         as_of=time.strftime("%H:%M:%S", time.localtime(now)),
         now=now,
+    )
+
+
+def _of_incident(view: queries.View, facts: IncidentFacts) -> queries.View:
+    """Return the view of the range of an incident bundle, whatever range is selected."""
+    return replace(
+        view, window=wording.CUSTOM, start=math.floor(facts["since"]), end=math.ceil(facts["until"])
     )
 
 

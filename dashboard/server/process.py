@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from producer_core.dashboard.auth.oidc_return import OidcReturn
 from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
 from producer_core.dashboard.server import alert_worker, replay_worker, warm_up
 from producer_core.dashboard.server.command import launch_folder
+from producer_core.dashboard.server.incident import READ_ONLY, is_incident
 from producer_core.dashboard.server.page_middleware import PageMiddleware
 from producer_core.dashboard.server.static_files import StaticFiles
 from producer_core.errors import ConfigError
@@ -33,14 +35,24 @@ def app_options(page: str) -> dict[str, Any]:
 
     hosts = get_option("server.allowedHosts") or ["*"]
     guard = load_guard(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
+    if is_incident(_store_path()):
+        guard = replace(guard, read_only=READ_ONLY)
+    else:
+        replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
     access.set_guard(guard)
-    replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
     pages = Middleware(PageMiddleware, files=files, base=base, connect_early=not guard.rules.oidc)
     https = guard.rules.redirect_uri.startswith("https:")
     policy = Middleware(BrowserPolicy, hosts=hosts, base=base, https=https)
-    return {"middleware": [policy, *_sign_in(guard, base), pages], "lifespan": _lifespan(files, page)}
+    return {
+        "middleware": [policy, *_sign_in(guard, base), pages],
+        "lifespan": _lifespan(files, page, works=not guard.read_only),
+    }
+
+
+def _store_path() -> Path:
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
 
 
 def load_guard(address: str, hosts: Sequence[str]) -> access.AccessGuard:
@@ -63,13 +75,18 @@ def _sign_in(guard: access.AccessGuard, base: str) -> list[Middleware]:
     return [Middleware(LoginMiddleware, **options)]
 
 
-def _lifespan(files: StaticFiles, page: str) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    files: StaticFiles, page: str, *, works: bool
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """Return the lifespan of the server. The workers run unless it only reads."""
+
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
+        path = _store_path()
         warm_up.start_warm_up(path, files, page)
-        alert_worker.start(path)
-        replay_worker.start(path)
+        if works:
+            alert_worker.start(path)
+            replay_worker.start(path)
         try:
             yield
         finally:

@@ -15,7 +15,14 @@ from producer_core.dashboard import wording
 from producer_core.dashboard.charts.alert_metric import alert_metric, marks
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.queries import alerts as alert_queries
-from producer_core.dashboard.views import alert_cards, alert_reads, alert_tables, common, header
+from producer_core.dashboard.views import (
+    alert_cards,
+    alert_reads,
+    alert_tables,
+    common,
+    header,
+    incident_export,
+)
 from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ConfigError
@@ -33,6 +40,7 @@ def show(path: Path, alert_id: str) -> None:
         )
         return
     item = detail.alert
+    incident_export.show(path, detail.since, min(detail.until, detail.now))
     alert_cards.draw(path, item, detail.rule, detail.silence, detail.now, detail.names, linked=False)
     with common.panel(path):
         _metric(path, detail)

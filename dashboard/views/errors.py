@@ -24,6 +24,7 @@ from producer_core.dashboard.views import (
     error_list,
     event_reads,
     header,
+    incident_export,
     tiles,
 )
 from producer_core.dashboard.wording import errors as error_wording
@@ -36,6 +37,7 @@ def show(path: Path) -> None:
     if group:
         st.fragment(error_group.show, run_every=header.every(view))(path, view, group)
     st.fragment(_live, run_every=header.every(view))(path, view, group)
+    st.fragment(_export, run_every=header.every(view))(path, view)
 
 
 def _live(path: Path, view: View, group: str | None) -> None:
@@ -52,6 +54,11 @@ def _live(path: Path, view: View, group: str | None) -> None:
     _charts(page, event_reads.chart_marks(path, view))
     error_list.show(page, group)
     common.note(_comparison(page))
+
+
+def _export(path: Path, view: View) -> None:
+    now = time.time()
+    incident_export.show(path, view.since(now), view.at(now))
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here

@@ -1,4 +1,4 @@
-"""Wait for SIGINT, SIGTERM or SIGHUP."""
+"""Wait for SIGINT, SIGTERM or SIGHUP, or exit at one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterator
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -45,3 +46,20 @@ class StopSignal:
         self.requested = True
         with contextlib.suppress(BlockingIOError):
             os.write(self._write, b".")  # other code may have replaced the wakeup fd
+
+
+@contextlib.contextmanager
+def exit_on_signal() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM or SIGHUP inside the block, so that its cleanup runs. Use it in the main thread."""
+    previous = {number: signal.signal(number, _exit) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)  # a second signal would interrupt the cleanup
+    raise SystemExit(128 + number)

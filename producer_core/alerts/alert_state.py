@@ -63,7 +63,12 @@ class Alert:
     @property
     def alert_id(self) -> str:
         """Return the id of the episode: 12 hex digits derived from rule, subject and start."""
-        return hashlib.sha256(f"{self.rule}\0{self.subject}\0{self.started_at:.3f}".encode()).hexdigest()[:12]
+        return episode_id(self.rule, self.subject, self.started_at)
+
+
+def episode_id(rule: str, subject: str, started_at: float) -> str:
+    """Return the id of an alert's episode."""
+    return hashlib.sha256(f"{rule}\0{subject}\0{started_at:.3f}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ COMMANDS = (
     Command("telemetry", "Collect the statistics of a fleet without Spark.", "telemetry"),
     Command("audit", "Show operator actions on dead letters and alerts.", "audit"),
     Command("store", "Inspect, copy and clean up the store.", "store"),
+    Command("incident", "Export an incident to one file; show and import it.", "incident"),
     Command("schema", "Check schemas against a registry.", "schema"),
     Command("doctor", "Check brokers, topics, store, Redis and Java.", "doctor"),
     Command("broker", "Start and stop a local Kafka.", "broker"),

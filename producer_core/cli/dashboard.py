@@ -19,7 +19,7 @@ import click
 
 from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core._internal.join_names import join_names
-from producer_core._internal.stop_signal import StopSignal
+from producer_core._internal.stop_signal import StopSignal, exit_on_signal
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
@@ -61,6 +61,7 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
 
 @click.group(invoke_without_command=True, short_help="Serve the live dashboard and print its address.")
 @options.store_option
+@click.option("--bundle", type=_FILE, help="Serve an incident bundle, read-only.")
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
@@ -102,6 +103,7 @@ def _path(_: click.Context, __: click.Parameter, given: str) -> str:
 def dashboard(
     context: click.Context,
     store_path: Path | None,
+    bundle: Path | None,
     port: int,
     address: str,
     hosts: Sequence[str],
@@ -115,12 +117,15 @@ def dashboard(
     \b
       producer-core dashboard
       producer-core dashboard --store fleet.duckdb --port 9000
+      producer-core dashboard --bundle INC-42.zip
       producer-core dashboard password ada
 
     The page waits for the store if it does not exist. A running producer on the same store executes the replays
     started here, so the dashboard needs no credentials. If PRODUCER_CORE_CONFIG names a file of client settings (Java
     properties or JSON, with bootstrap.servers), the dashboard executes replays too. It evaluates alerts and sends
     their notifications while it runs.
+
+    With --bundle, the dashboard shows a file of "incident export" and its time range. Nothing in it can be changed.
 
     Access from other machines requires sign-in: "dashboard password NAME" prints the line for .streamlit/secrets.toml.
     """
@@ -138,7 +143,12 @@ def dashboard(
         (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None,
     )  # fmt: skip
     _check_access(listener, port)
-    _serve(store_path, port, listener)
+    if bundle is None:
+        _serve(store_path, port, listener)
+    elif store_path is not None:
+        raise Failed("A bundle has its own store.", "Use either --bundle or --store.")
+    else:
+        _serve_bundle(bundle, port, listener)
 
 
 @dashboard.command(short_help="Print the line that lets NAME sign in.")
@@ -241,7 +251,15 @@ def _check_redirect(address: str, listener: _Listener) -> None:
         )
 
 
-def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
+def _serve_bundle(bundle: Path, port: int, listener: _Listener) -> None:
+    """Verify the bundle, build its store, and serve it until Ctrl-C."""
+    from producer_core.diagnostics.incident import IncidentBundle
+
+    with exit_on_signal(), IncidentBundle(bundle) as opened:
+        _serve(opened.store_path, port, listener, name=str(bundle))
+
+
+def _serve(store_path: Path | None, wanted: int, listener: _Listener, *, name: str = "") -> None:
     from producer_core.simulate.dashboard_process import DashboardProcess, ReservedPort
     from producer_core.store.paths import resolve
 
@@ -266,7 +284,7 @@ def _serve(store_path: Path | None, wanted: int, listener: _Listener) -> None:
         if _wait_until_healthy(child, listener, stop):
             scheme = "https" if listener.tls else "http"
             output.say(
-                f"The dashboard of {store} is at {scheme}://{_reachable_host(listener)}:{port.number}{listener.base} "
+                f"The dashboard of {name or store} is at {scheme}://{_reachable_host(listener)}:{port.number}{listener.base} "
                 "(press Ctrl-C to stop)"
             )
             sys.stdout.flush()

@@ -27,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 _LONGEST = 100 * 365 * 86400.0
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?Z?")
 
 ROWS, NO_ROWS = click.IntRange(1, 10**9), click.IntRange(0, 10**9)
 """The types of row counts, without and with zero. No store has more rows than their maximum."""
@@ -69,7 +70,7 @@ class RateType(click.FloatRange):
 
 
 class TimestampType(click.ParamType[float]):
-    """A time as ISO 8601, as `@` and seconds since 1970, or as a duration before now."""
+    """A time as ISO 8601, as `@` and seconds since 1970, as a duration before now, or as the last `02:10` (UTC)."""
 
     name = "time"
 
@@ -78,6 +79,8 @@ class TimestampType(click.ParamType[float]):
             return value
         if str(value).startswith("@"):
             return self._seconds(str(value), param, ctx)
+        if found := _CLOCK.fullmatch(str(value).strip()):
+            return self._last(found, param, ctx)
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
@@ -92,6 +95,15 @@ class TimestampType(click.ParamType[float]):
                 param,
                 ctx,
             )
+
+    def _last(self, found: re.Match[str], param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the last time, up to now, at which a clock in UTC showed this."""
+        hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+        if hour > 23 or minute > 59 or second > 59:
+            self.fail(f"{found[0]!r} is not a time of the day.", param, ctx)
+        now = time.time()
+        today = now // 86_400 * 86_400 + hour * 3600 + minute * 60 + second
+        return today if today <= now else today - 86_400
 
     def _seconds(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:

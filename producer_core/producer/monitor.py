@@ -13,6 +13,7 @@ from producer_core._internal.dashboard_entry import load_dashboard
 from producer_core.errors import ProducerError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from producer_core.diagnostics.incident import IncidentBundle
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
     from producer_core.dlq.archive import ArchiveResult
     from producer_core.producer.frames import Kind
@@ -32,7 +33,7 @@ class HasStore(Protocol):
 
 
 class Monitor:
-    """Shows a producer, a Store or a store's path: a live widget in a notebook, text in a terminal.
+    """Shows a producer, a Store, or the path of a store or of an incident bundle: live in a notebook, as text in a terminal.
 
     The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay` and `clear`
     as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`. The
@@ -49,7 +50,8 @@ class Monitor:
         application: str | None = None,
         cluster: str | None = None,
     ) -> None:
-        self.store = _store_of(source)
+        self._bundle = _bundle_of(source)  # deletes its files when the monitor is gone
+        self.store = self._bundle.store if self._bundle else _store_of(source)
         self.application = application
         self.cluster = cluster
         self._widget: Any = None
@@ -72,25 +74,33 @@ class Monitor:
 
     def history(
         self,
-        last: str | float = "1h",
+        last: str | float | None = None,
         *,
         topic: str | None = None,
         by_topic: bool = False,
         step: int | None = None,
         kind: Kind | None = None,
     ) -> Any:
-        """Return the delivery statistics per window as a frame; see `producer_core.store.history`."""
+        """Return the delivery statistics per window as a frame; see `producer_core.store.history`.
+
+        `last` is a time range, by default the last hour; for an incident bundle, the end of its range, by default all.
+        """
+        from producer_core.diagnostics.incident.facts import incident_of
         from producer_core.store.history import history
+
+        facts = incident_of(self.store)
+        whole = facts["until"] - facts["since"] if facts else "1h"
 
         return history(
             self.store,
-            last,
+            whole if last is None else last,
             topic=topic,
             application=self.application,
             cluster=self.cluster,
             by_topic=by_topic,
             step=step,
             kind=kind,
+            now=facts["until"] if facts else None,
         )
 
     def groups(self, where: DeadLetterFilter | None = None, *, limit: int = 50) -> Groups:
@@ -239,6 +249,12 @@ def _in_terminal() -> bool:
         return False
     shell = get_ipython()  # type: ignore[no-untyped-call,unused-ignore]  # IPython is Any where it is missing
     return shell is not None and not hasattr(shell, "kernel")
+
+
+def _bundle_of(source: Any) -> IncidentBundle | None:
+    from producer_core.diagnostics.incident import IncidentBundle, is_bundle
+
+    return IncidentBundle(source) if isinstance(source, str | Path) and is_bundle(source) else None
 
 
 def _store_of(source: Any) -> Store:

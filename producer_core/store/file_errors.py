@@ -117,6 +117,13 @@ def read_only(path: Path) -> StoreUnavailable:
     )
 
 
+def incident(path: Path) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The store {path} belongs to an incident bundle and is read-only.",
+        fix="Import a raw bundle into another store to replay its dead letters: producer-core incident import FILE.",
+    )
+
+
 def not_a_store(path: Path) -> StoreCorrupt:
     return StoreCorrupt(
         f"The file {path} is not a DuckDB file; it was not changed.",

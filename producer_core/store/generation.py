@@ -63,6 +63,12 @@ def begin(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     connection.execute("UPDATE store_generation SET number = ?", [number])
 
 
+def adopt(copy: Path, source: Path) -> None:
+    """Let the copy of a store count as the store itself, where only one of the two is used."""
+    if _file(source).exists():
+        private_files.write(_file(copy), _file(source).read_text())
+
+
 def _number(connection: duckdb.DuckDBPyConnection) -> int:
     row = connection.execute("SELECT max(number) FROM store_generation").fetchone()
     return int(row[0] or _NONE) if row else _NONE

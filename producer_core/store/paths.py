@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from producer_core._internal import private_files
@@ -131,24 +133,36 @@ def publish_whole(draft: Path, path: Path) -> None:
     private_files.sync_folder(path.parent)
 
 
-def copy(path: Path, target: Path) -> Path:
-    """Copy a file that no process writes now, with its write-ahead log if a crash left one."""
+def copy_draft(path: Path, target: Path) -> Path:
+    """Copy a file that no process writes now, with its write-ahead log if a crash left one, to a draft of `target`."""
     if target.exists():
         raise StoreUnavailable(f"{target} already exists.", fix="Choose a new path for the snapshot.")
     check_file(target)
     make_folder(target.parent)
     draft = clean_draft(target)
-    try:
+    with _removed_on_error(draft, target):
         shutil.copyfile(path, draft)
         if write_ahead_log.path_of(path).exists():
             shutil.copyfile(write_ahead_log.path_of(path), write_ahead_log.path_of(target))
             write_ahead_log.path_of(target).chmod(0o600)
+    return draft
+
+
+def publish_copy(draft: Path, target: Path) -> Path:
+    """Make a copied file durable under its path. This takes long on a slow disk, and needs no lock of the original."""
+    with _removed_on_error(draft, target):
         private_files.sync_file(draft)
         publish(draft, target)
+    return target
+
+
+@contextlib.contextmanager
+def _removed_on_error(draft: Path, target: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise file_errors.from_system(error, target) from error
-    return target
 
 
 def network_file_system(path: Path) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from producer_core.errors import StoreTooNew
+from producer_core.errors import StoreError, StoreTooNew
 
 if TYPE_CHECKING:
     import duckdb
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 TEXT_IDS = "text_ids"
 """Records on the topics have ids as text: a version that does not read these would not find a dead letter that is there."""
 SUPPORTED = frozenset({"replay_waves", TEXT_IDS})
+INCIDENT = "incident_bundle"
+"""The store belongs to an incident bundle. No version supports this feature, so none changes or replays its dead letters."""
 
 
 def require(connection: duckdb.DuckDBPyConnection, feature: str, *, now: float) -> None:
@@ -29,14 +31,26 @@ def check(connection: duckdb.DuckDBPyConnection) -> None:
         raise error
 
 
-def refusal(connection: duckdb.DuckDBPyConnection) -> StoreTooNew | None:
+def refusal(connection: duckdb.DuckDBPyConnection) -> StoreError | None:
     """Return why this version must not change or replay the dead letters of the store; None if it may."""
     required = connection.execute("SELECT feature FROM required_features ORDER BY feature").fetchall()
     missing = [feature for (feature,) in required if feature not in SUPPORTED]
     if not missing:
         return None
+    if INCIDENT in missing:
+        return StoreError(
+            "The store of an incident bundle is read-only: its dead letters cannot be changed or replayed."
+        )
     return StoreTooNew(
         f"This store requires {', '.join(missing)}, which this producer_core lacks. It may add statistics and "
         "dead letters, but neither change nor replay them; nothing was changed.",
         fix="Upgrade producer-core on this machine.",
     )
+
+
+def is_incident(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the store belongs to an incident bundle."""
+    row = connection.execute(
+        "SELECT count(*) FROM required_features WHERE feature = ?", [INCIDENT]
+    ).fetchone()
+    return bool(row and row[0])

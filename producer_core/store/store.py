@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import duckdb
 import orjson
 
-from producer_core._internal import time_budget
+from producer_core._internal import time_budget, work_folder
 from producer_core._internal.actor import current_actor
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.plural import plural
@@ -70,6 +70,7 @@ class Store:
         self._pool = ConnectionPool(path)
         self._committed = CommittedBatches()
         self._leases: weakref.WeakSet[RenewableLease] = weakref.WeakSet()
+        self._is_incident = False
 
     @classmethod
     def open(
@@ -81,6 +82,7 @@ class Store:
         """
         store = cls(paths.resolve(path), create=create, clock=clock)
         store._prepare()
+        work_folder.remove_leftovers(store.path.parent)  # copies of the store, which a killed export left
         if network := paths.network_file_system(store.path):
             logger.warning(
                 **with_fields("store on a network file system", path=str(store.path), type=network)
@@ -100,6 +102,8 @@ class Store:
         """
         if not paths.has_content(self.path):  # DuckDB would turn an empty file into a database without tables
             self._prepare()
+        if write and self._is_incident:
+            raise file_errors.incident(self.path)
         return self._pool.borrow(write=write, timeout=timeout, limit=limit, routine=routine)
 
     def rows(self, name: str, /, **params: Any) -> list[dict[str, Any]]:
@@ -305,8 +309,10 @@ class Store:
         """Write a consistent copy to `target`, which must not exist, while other processes keep using the store."""
         with contextlib.suppress(StoreUnavailable), self.borrow(write=True):
             pass  # an exclusive borrow leaves no write-ahead log behind
+        target = paths.resolve(target)
         with self.borrow(limit=600):
-            return paths.copy(self.path, paths.resolve(target))
+            draft = paths.copy_draft(self.path, target)
+        return paths.publish_copy(draft, target)
 
     def compact(self) -> int:
         """Rewrite the file without the space that deleted rows occupied; return the number of bytes saved.
@@ -314,7 +320,15 @@ class Store:
         Afterwards the file contains no byte of purged content. Other users of the store wait during this, producers buffer
         or spill their writes, and the disk needs room for a second file. A store with a later schema raises StoreTooNew.
         """
+        if self._is_incident:
+            raise file_errors.incident(self.path)
+        work_folder.remove_leftovers(self.path.parent)
         return store_compact.compact(self._pool, self.path, now=self._clock())
+
+    @property
+    def is_incident(self) -> bool:
+        """Whether the store belongs to an incident bundle. Such a store is read-only."""
+        return self._is_incident
 
     def close(self) -> None:
         """Free this object's memory. The object can be used again."""
@@ -344,14 +358,19 @@ class Store:
                 return
         with unattended(), self._pool.borrow() as connection:
             version = check(connection, self.path)
-            restored = version >= newest() and generation.is_restored(connection, self.path)
+            restored = version >= newest() and self._is_restored(connection)
         if version < newest():
             with self._pool.borrow(write=True) as connection:
                 check(connection, self.path)
                 migrate(connection, now=self._clock())
-                restored = generation.is_restored(connection, self.path)
+                restored = self._is_restored(connection)
         if restored:
             self._revoke_safe_verdicts()
+
+    def _is_restored(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Note whether the store belongs to an incident bundle; if not, return whether it was restored from a copy."""
+        self._is_incident = required_features.is_incident(connection)
+        return not self._is_incident and generation.is_restored(connection, self.path)
 
     def begin_replay(self) -> None:
         """Begin a new generation when a replay starts to send, so that an older copy is recognized when restored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+import zipfile
 from datetime import datetime
 
 import pytest
@@ -16,6 +17,7 @@ from producer_core.cli import main
 from producer_core.dashboard import wording
 from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dashboard.wording.dead_letters import content
+from producer_core.diagnostics.incident import IncidentBundle
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
 from producer_core.errors import InvalidMessage
 from producer_core.events import Attempt
@@ -184,6 +186,32 @@ def test_a_masked_export_contains_no_planted_secret(store, tmp_path, name):
     else:
         assert "a***@shop.example" in (tmp_path / name).read_text()
     assert [leaked(path.read_bytes().decode(errors="replace")) for path in tmp_path.iterdir()] == [[], []]
+
+
+def test_a_masked_incident_bundle_contains_no_planted_secret_and_a_raw_one_all(store, tmp_path):
+    span = ["--since", "1h", "--store", str(store.path)]
+    for name, more in (("masked.zip", []), ("raw.zip", ["--raw", "--yes"])):
+        done = CliRunner().invoke(main, ["incident", "export", "-o", str(tmp_path / name), *span, *more])
+        assert done.exit_code == 0, done.output
+    found = {name: bundled(tmp_path / name) for name in ("masked.zip", "raw.zip")}
+
+    assert "a***@shop.example" in found["masked.zip"]
+    assert leaked(found["masked.zip"]) == []
+    assert leaked(found["raw.zip"]) == list(PLANTED)
+
+
+def bundled(path):
+    """Return the files of a bundle, with keys, values and headers decoded."""
+    with zipfile.ZipFile(path) as archive:
+        files = [archive.read(name).decode(errors="replace") for name in archive.namelist()]
+    with IncidentBundle(path) as bundle:
+        where, dead_letters = DeadLetterFilter(state=None), DeadLetters(bundle.store)
+        ids = [one.message_id for one in dead_letters.find(where, limit=100)]
+        contents = [dead_letters.get(message_id) for message_id in ids]
+    assert len(contents) == 6
+    bodies = [(one.key, one.value, *(part for pair in one.headers for part in pair)) for one in contents]
+    parts = [part if isinstance(part, bytes) else str(part).encode() for body in bodies for part in body]
+    return " ".join([*files, *(part.decode(errors="replace") for part in parts)])
 
 
 def test_reveal_shows_every_planted_secret(store):

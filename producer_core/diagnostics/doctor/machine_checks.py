@@ -63,6 +63,12 @@ def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:
     yield check_clock(max(age["seen_at"] or 0.0, float(age["window_start"] or 0)), now)
 
 
+def check_locally(store: Path, now: float) -> Iterator[DoctorFinding]:
+    """Check this machine and its store, without brokers: at the export of an incident, these may be gone."""
+    yield from versions()
+    yield from check_store(store, now)
+
+
 def check_disk(place: Path, free: int) -> DoctorFinding:
     """Check the free space on the disk of the store."""
     text = f"{free / _GIB:.1f} GiB free on the disk of {place.name}."

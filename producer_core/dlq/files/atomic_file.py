@@ -63,9 +63,12 @@ class AtomicFile:
         """Sync the file to disk under its hidden name. A full disk raises here at the latest."""
         os.fsync(self._file)
 
-    def publish(self) -> None:
-        """Rename the file to its target."""
-        self.path.replace(self.target)
+    def publish(self, *, overwrite: bool = True) -> None:
+        """Rename the file to its target. Without `overwrite`, raise TransferError if the target exists by now."""
+        if overwrite:
+            self.path.replace(self.target)
+        else:
+            _rename_to_new(self.path, self.target)
         self._close()
         _sync_folder(self.target.parent)
 
@@ -111,6 +114,21 @@ def transfer_errors(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise _transfer_error(target, error) from error
+
+
+def already_exists(target: Path) -> TransferError:
+    return TransferError(f"{target} already exists.", fix="Choose another name, or use --overwrite.")
+
+
+def _rename_to_new(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except FileExistsError as error:
+        raise already_exists(target) from error
+    except OSError:  # a file system without hard links
+        path.replace(target)
+    else:
+        path.unlink()
 
 
 def _transfer_error(target: Path, error: OSError) -> TransferError:

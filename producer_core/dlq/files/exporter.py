@@ -14,7 +14,7 @@ from producer_core import __version__
 from producer_core.dlq import DeadLetters, lookup
 from producer_core.dlq.displayed_body import decoder_of
 from producer_core.dlq.files import selection
-from producer_core.dlq.files.atomic_file import atomic_file, transfer_errors
+from producer_core.dlq.files.atomic_file import already_exists, atomic_file, transfer_errors
 from producer_core.dlq.files.manifest import Format, Manifest, Progress, format_of, manifest_path
 from producer_core.dlq.files.record import Record, record_of
 from producer_core.dlq.files.selection import FrozenSelection
@@ -191,4 +191,4 @@ def _check(target: Path, *, overwrite: bool) -> None:
         if target.is_dir():
             raise TransferError(f"{target} is a folder.", fix="Specify a file in it.")
         if target.exists() and not overwrite:
-            raise TransferError(f"{target} already exists.", fix="Choose another name, or use --overwrite.")
+            raise already_exists(target)

@@ -105,7 +105,8 @@ class Manifest:
             raise _not_a_manifest(name) from error
         numbers = (manifest.matched, manifest.rows, manifest.changed, manifest.missing, manifest.size)
         valid = all(type(one) is int for one in numbers) and isinstance(manifest.masked, bool)
-        if manifest.format not in FORMATS or not valid or not isinstance(manifest.filter, dict):
+        valid = valid and isinstance(manifest.filter, dict) and isinstance(manifest.by_topic, dict)
+        if manifest.format not in FORMATS or not valid:
             raise _not_a_manifest(name)
         return manifest
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from producer_core._internal.stop_signal import exit_on_signal
+
 
 def test_an_ignored_signal_still_stops():
     code = "from producer_core._internal.stop_signal import StopSignal; s = StopSignal(); print('ready', flush=True); print(s.wait(30))"
@@ -58,3 +60,33 @@ def test_another_signal_does_not_end_the_wait():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
 
     assert (done.stdout, done.returncode) == ("False\nTrue\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_inside_the_block_exits_after_its_cleanup(number):
+    code = """if True:
+        import sys
+        from producer_core._internal.stop_signal import exit_on_signal
+        with exit_on_signal():
+            try:
+                print("ready", flush=True)
+                sys.stdin.read()
+            finally:
+                print("cleaned", flush=True)
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(number)
+    assert child.stdout.readline() == "cleaned\n"
+    child.stdin.close()
+    assert child.wait(timeout=30) == 128 + number
+    child.stdout.close()
+
+
+def test_after_the_block_signals_are_handled_as_before():
+    previous = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    with exit_on_signal():
+        assert signal.getsignal(signal.SIGTERM) is not previous[0]
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == previous

@@ -205,6 +205,22 @@ def test_a_timestamp_is_parsed_as_iso_8601_in_utc():
     assert options.TimestampType().convert("1970-01-01T01:01:00+01:00", None, None) == 60.0
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("02:10", 1_799_971_200 + 7800), ("23:59:30", 1_799_971_200 - 30), ("2:10Z", 1_799_971_200 + 7800)],
+)
+def test_a_time_of_the_day_is_the_last_one_in_utc(monkeypatch, text, expected):
+    now = 1_799_971_200 + 3 * 3600.0  # 03:00 UTC
+    monkeypatch.setattr("time.time", lambda: now)
+    assert options.TimestampType().convert(text, None, None) == expected
+
+
+@pytest.mark.parametrize("text", ["24:00", "12:60", "1:2"])
+def test_an_impossible_time_of_the_day_is_rejected(text):
+    with pytest.raises(click.BadParameter, match="not a time"):
+        options.TimestampType().convert(text, None, None)
+
+
 def test_settings_are_read_from_properties_and_json_files(tmp_path):
     properties = tmp_path / "client.properties"
     properties.write_text("# ours\nacks = all\nsasl.jaas.config=a=b\n\n")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from dataclasses import replace
 
 import pytest
 
 from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
+from producer_core.diagnostics.incident import IncidentWindow, export_incident
 from producer_core.dlq import DeadLetters
 from producer_core.errors import ReplayError, StoreUnavailable
+from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
+from tests.fixtures import incidents
 from tests.fixtures import notebook as notebook_fixtures
 from tests.fixtures.notebook import dead_letter
 from tests.fixtures.replays import preflight_done
@@ -144,3 +149,36 @@ def test_a_monitor_of_an_application_shows_and_clears_only_its_own_messages(stor
     assert checkout.clear(DeadLetterFilter()).count == 1
     assert DeadLetters(store).count(DeadLetterFilter()) == 10
     assert checkout.to_frame(DeadLetterFilter(application=""), kind="arrow").num_rows == 10
+
+
+@pytest.fixture
+def incident(tmp_path):
+    """The path of a bundle, and its range."""
+    window = IncidentWindow(time.time() - 7200, time.time() - 7200 + incidents.LENGTH)
+    store = Store.open(tmp_path / "live.duckdb")
+    incidents.fill(store, window.since)
+    export_incident(store, tmp_path / "INC-42.zip", window, who="ann", origin="cli")
+    return tmp_path / "INC-42.zip", window, store
+
+
+def test_an_incident_bundle_is_a_source_and_shows_its_range(incident):
+    path, window, live = incident
+    monitor = Monitor(str(path))
+    assert "Dead letters: payments" in repr(monitor)
+    whole = monitor.history(kind="arrow")
+    assert (
+        sum(whole["dead"].to_pylist())
+        == live.rows("totals", since=int(window.since), until=int(window.until))[0]["dead"]
+    )
+    assert "POLICY_VIOLATION" in {group.code for group in monitor.groups()}
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        monitor.replay()
+
+
+def test_the_files_of_a_bundle_are_deleted_with_the_monitor(incident):
+    monitor = Monitor(incident[0])
+    folder = monitor.store.path.parent
+    assert folder.is_dir()
+    del monitor
+    gc.collect()
+    assert not folder.exists()

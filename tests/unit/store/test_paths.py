@@ -70,12 +70,15 @@ def test_leftovers_of_an_earlier_attempt_and_of_a_deleted_store_are_set_aside(tm
 
 
 def test_a_copy_is_for_its_owner_only_and_never_replaces_a_file(tmp_path, store):
-    target = paths.copy(store.path, tmp_path / "backup" / "store.duckdb")
+    target = tmp_path / "backup" / "store.duckdb"
+    draft = paths.copy_draft(store.path, target)
+    assert not target.exists() and draft.parent == target.parent
+    assert paths.publish_copy(draft, target) == target
 
     assert target.read_bytes() == store.path.read_bytes()
     assert target.stat().st_mode & 0o077 == 0
     with pytest.raises(StoreUnavailable, match="already exists"):
-        paths.copy(store.path, target)
+        paths.copy_draft(store.path, target)
 
 
 def test_the_innermost_mount_decides_on_a_network_file_system(tmp_path, monkeypatch):

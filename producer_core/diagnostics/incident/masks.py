@@ -1,0 +1,209 @@
+"""Mask the rows of a bundle, so that neither a masked value nor a hash of it remains.
+
+Every text is masked, except words of a fixed set. Keys, values and headers get their displayed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from producer_core._internal.masking import (
+    display_key,
+    display_value,
+    is_secret_name,
+    mask,
+    mask_headers,
+    mask_text,
+)
+from producer_core._internal.secret_patterns import HIDDEN
+from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
+from producer_core.diagnostics.incident.table_columns import columns
+from producer_core.dlq.codec import read_attempts, read_headers, write_attempts, write_headers
+from producer_core.dlq.filter import parse_bytes
+from producer_core.events import Attempt
+
+WORDS = frozenset(
+    {
+        *("state", "verdict", "kind", "severity", "status", "rule", "what", "delivery", "flag"),
+        "codec",
+    }
+)
+"""The columns with words of a fixed set, which this product writes."""
+
+UNMASKED = frozenset({"message_id", "operation_id", "audit_id"})
+"""The columns with ids of a fixed form. Only ids that are hashes are replaced in them."""
+
+NAMES = frozenset(
+    {
+        *("producer_id", "cluster_id", "topic", "client_id", "application", "host", "address", "subject"),
+        *("code", "name", "route"),
+    }
+)
+"""The columns with names, which may contain a long hexadecimal number that is not a hash of a masked value."""
+
+SHORT_IDS = frozenset({"fingerprint", "alert_id"})
+"""The columns with hashes of texts or names."""
+
+SELECTIONS = frozenset({"selection"})
+"""The columns with the filters that operators chose, as JSON."""
+
+BYTES = frozenset({("dead_letters", "key"), ("dead_letter_bodies", "value")})
+"""The columns with bytes of messages."""
+
+_TERMS = ("body", "text", "sha256")
+"""The parts of a filter that quote contents: the name that makes a value secret is not beside it."""
+_KEYS = ("key", "keys")
+_SHORT_IDS = ("group", "alert_id")
+_NAMES = NAMES | {"cluster_or_unknown", "application_or_unnamed"}
+_FINGERPRINT, _SHORT_LENGTH = "fingerprint", 12
+_PLACE = ("partition", "landed_partition", "landed_offset")
+_CACHED_TEXTS, _LONGEST_CACHED = 50_000, 500
+
+Body = tuple[str, bytes | None, str, int | None, str]
+"""A row of `dead_letter_bodies`."""
+Mask = Callable[[Any], Any]
+
+
+class Masks:
+    """Masks the rows of one export."""
+
+    def __init__(self, ids: ReplacedIds) -> None:
+        self._ids = ids
+        self._name = _cached(ids.name)
+        self._text = _cached(lambda text: mask_text(ids.in_text(text)))
+        self._error = _cached(lambda text: mask_text(ids.in_error(text)))
+
+    def rows(self, table: str, rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """Yield the masked rows, which have the values of all columns in order."""
+        if table == "dead_letter_bodies":
+            yield from (self.body(*row) for row in rows)
+            return
+        names = [column.name for column in columns()[table]]
+        steps = [self._step(column.name, column.type) for column in columns()[table]]
+        place = [names.index(name) for name in _PLACE] if table == "dead_letters" else []
+        key = names.index("key") if place else 0
+        for row in rows:
+            masked = [
+                value if value is None or step is None else step(value)
+                for value, step in zip(row, steps, strict=True)
+            ]
+            if place and masked[key] != row[key]:
+                for index in place:  # the partition is a hash of the key, and the offset leads to it
+                    masked[index] = None
+            yield masked
+
+    def body(
+        self, message_id: str, value: bytes | None, headers: str, timestamp_ms: int | None, attempts: str
+    ) -> Body:
+        """Return a row of `dead_letter_bodies` in its displayed form. Damaged headers or attempts hide all of it."""
+        message_id = self._ids.in_name(message_id)
+        try:
+            shown = mask_headers(read_headers(headers))
+            failed = [
+                Attempt(one.failed_at, self._name(one.code), self._error(one.text))
+                for one in read_attempts(attempts)
+            ]
+        except (ValueError, TypeError):
+            return message_id, HIDDEN.encode(), "[]", timestamp_ms, "[]"
+        masked = None if value is None else _as_bytes(display_value(value))
+        named = tuple((name, _as_bytes(self._header(name, item))) for name, item in shown)
+        return message_id, masked, write_headers(named), timestamp_ms, write_attempts(failed)
+
+    def text(self, text: str) -> str:
+        """Return a text with its secrets and hashes replaced."""
+        return self._text(text)
+
+    def selection(self, text: str) -> str:
+        """Return a filter without what it quotes of a key, a value or an error text."""
+        try:
+            return orjson.dumps(self._part("", orjson.loads(text))).decode()
+        except orjson.JSONDecodeError:
+            return self._text(text)
+
+    def _step(self, name: str, type_: str) -> Mask | None:
+        """Return the function for the values of a column."""
+        if name == "key_mark":  # a small hash of the key: all keys could be tried
+            return lambda value: None
+        if name in SHORT_IDS:
+            return self._ids.replaced
+        if type_ == "BLOB":
+            return masked_key
+        if type_ != "VARCHAR" or name in WORDS:
+            return None
+        if name in UNMASKED:
+            return self._ids.in_name
+        if name in SELECTIONS:
+            return self.selection
+        if name == "error_text":
+            return self._error
+        return self._name if name in NAMES else self._text
+
+    def _part(self, name: str, item: Any) -> Any:
+        """Return a part of a filter with this name."""
+        if item is not None and is_secret_name(name):
+            return HIDDEN
+        if isinstance(item, dict):
+            return {self._name(one): self._part(one, value) for one, value in item.items()}
+        if isinstance(item, list):
+            return [self._part(name, value) for value in item]
+        if not isinstance(item, str):
+            return mask(item)
+        if name in _TERMS:
+            return HIDDEN
+        if name in _KEYS:
+            return masked_key(parse_bytes(item)).decode()
+        if name in _SHORT_IDS:
+            return self._ids.replaced(item)
+        return self._name(item) if name in _NAMES else self._text(item)
+
+    def _header(self, name: str, shown: Any) -> Any:
+        """Return the displayed value of a header, which may be the id of a message or the fingerprint of an error."""
+        if not isinstance(shown, str):
+            return shown
+        is_fingerprint = name.lower().endswith(_FINGERPRINT) and len(shown) == _SHORT_LENGTH
+        return self._ids.replaced(shown) if is_fingerprint else self._ids.in_name(shown)
+
+
+def short_ids(selection: str) -> Iterator[str]:
+    """Yield the fingerprints and ids of alerts in a filter, at any depth."""
+    try:
+        parts: list[Any] = [orjson.loads(selection)]
+    except orjson.JSONDecodeError:
+        return
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            yield from (part[name] for name in _SHORT_IDS if isinstance(part.get(name), str))
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+
+
+def masked_key(key: bytes) -> bytes:
+    """Return a key in its displayed form."""
+    return (display_key(key) or "").encode()
+
+
+def _cached(masked: Callable[[str], str]) -> Callable[[str], str]:
+    """Cache short texts, which most rows repeat."""
+    short = lru_cache(maxsize=_CACHED_TEXTS)(masked)
+    return lambda text: short(text) if len(text) <= _LONGEST_CACHED else masked(text)
+
+
+def _as_bytes(shown: Any) -> bytes | None:
+    """Return bytes that are displayed as `shown`."""
+    if shown is None:
+        return None
+    return shown.encode() if isinstance(shown, str) and not _is_json(shown) else orjson.dumps(shown)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return True
