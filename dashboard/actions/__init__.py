@@ -2,6 +2,7 @@
 
 from producer_core.dashboard.actions.alerts import acknowledge
 from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
+from producer_core.dashboard.actions.objectives import remove_objective, set_objective
 from producer_core.dashboard.actions.refused import may_act
 from producer_core.dashboard.actions.replays import (
     cancel_replay,
@@ -34,9 +35,11 @@ __all__ = [
     "may_act",
     "pause_replay",
     "plan_replay",
+    "remove_objective",
     "restore",
     "resume_replay",
     "selected",
+    "set_objective",
     "start_replay",
     "undo_clear",
     "user",

@@ -251,7 +251,7 @@ def waiting(store: Store, now: float) -> PendingCounts:
     """Return the pending dead letters against the limits of this store."""
     bounds = DeadLetterLimits().overridden_by(store.settings())
     with store.borrow():
-        load = measure(store)
+        load = measure(store, now)
         archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
     return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived)
 

@@ -27,6 +27,7 @@ from producer_core.dashboard.views import (
     dead_letter_reads,
     dead_letter_search,
     dead_letter_url,
+    decisions,
     header,
 )
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
@@ -52,6 +53,7 @@ def show(path: Path) -> None:
         st.fragment(_totals, run_every=every)(path)
         common.live_toggle()
     st.fragment(_exceeded_limits, run_every=every)(path)
+    st.fragment(decisions.late, run_every=every)(path)
     if problem is not None:
         common.message("warning", f"The URL is invalid, so all pending dead letters are shown. {problem}")
     with common.panel(path):
@@ -60,6 +62,7 @@ def show(path: Path) -> None:
         st.session_state[_DRAWN_FILTER] = query.filter
         dead_letter_actions.filter_changed()
     st.fragment(_live, run_every=every)(path)
+    st.fragment(decisions.table, run_every=every)(path)
 
 
 def _totals(path: Path) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from producer_core.alerts import evaluate_decisions
 from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import (
     METRICS,
@@ -15,6 +16,8 @@ from producer_core.alerts.conditions import (
     BurnRate,
     By,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -65,6 +68,10 @@ def _find(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert
             yield from _stalled(name, rule, condition, snapshot)
         case Absence() as condition:
             yield from _no_traffic(name, rule, condition, snapshot)
+        case ObjectiveMissed() as condition:
+            yield from evaluate_decisions.missed(name, rule, condition, snapshot)
+        case ObjectiveBurn() as condition:
+            yield from evaluate_decisions.burn(name, rule, condition, snapshot)
         case RouteFailing(after=limit):
             for route, (since, answer) in snapshot.failing_routes.items():
                 if snapshot.now - since >= limit:

@@ -15,6 +15,8 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -42,6 +44,8 @@ _DETAILS = {
     "producer": ("seen", "client", "pending"),
     "delivery": ("client", "after"),
     "traffic": ("after",),
+    "objective_missed": ("met", "objective", "overdue", "within"),
+    "objective_burn": ("met", "objective", "overdue", "within", "due", "first"),
     "route": ("reason",),
 }
 _NUMBERS = {
@@ -50,6 +54,8 @@ _NUMBERS = {
     "producer": ("threshold",),
     "delivery": ("value",),
     "traffic": ("value",),
+    "objective_missed": ("value", "threshold"),
+    "objective_burn": ("value", "threshold"),
 }
 """`_DETAILS` and `_NUMBERS`: the placeholders of a rule's text besides {subject}, by kind of rule."""
 
@@ -310,6 +316,10 @@ def _kind(condition: Condition) -> str:
             return "burn_rate"
         case Absence():
             return "absence"
+        case ObjectiveMissed():
+            return "objective_missed"
+        case ObjectiveBurn():
+            return "objective_burn"
         case RouteFailing():
             return "route"
         case InvalidRuleFile() | ReportedByProducer():

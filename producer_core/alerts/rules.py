@@ -16,6 +16,8 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     RouteFailing,
     Threshold,
 )
@@ -107,6 +109,23 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             condition=Threshold("dlq_growth", above=1000.0, window=15 * MINUTE),
             for_=MINUTE,
             keep_firing_for=10 * MINUTE,
+        ),
+        "decision_objective_missed": AlertRule(
+            "critical",
+            "{subject}: {met} of the dead letters were decided in time, the objective is {objective}; {overdue} past the "
+            "deadline",
+            "Replay or archive the oldest dead letters of the topic first.",
+            condition=ObjectiveMissed(),
+            keep_firing_for=MINUTE,
+            inhibits=("decision_objective_burn", "dead_letters_old"),
+        ),
+        "decision_objective_burn": AlertRule(
+            "warning",
+            "{subject}: {due} must be decided within an hour, the first by {first}; together with the last hour they use "
+            "{value:.0%} of the error budget, the objective is {objective}",
+            "Replay or archive the oldest dead letters of the topic before their deadline.",
+            condition=ObjectiveBurn(),
+            keep_firing_for=MINUTE,
         ),
         "delivery_stalled": AlertRule(
             "critical",

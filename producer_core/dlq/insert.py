@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MERGED_COLUMNS = (
     *("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id"),
-    "application",
+    *("application", "first_failed_at"),
 )
 _BODY_COLUMNS = ("message_id", "attempts")
 _APPLICATIONS = (
@@ -30,7 +30,7 @@ _PUBLISHED = (
 )
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
-Stored = tuple[float, float, int, bool, str | None, str, tuple[Attempt, ...]]
+Stored = tuple[float, float, int, bool, str | None, str, float | None, tuple[Attempt, ...]]
 
 
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
@@ -109,6 +109,7 @@ def _as_stored(dead_letter: DeadLetter) -> Stored:
         dead_letter.quarantined,
         None,
         dead_letter.application,
+        None,
         dead_letter.attempts,
     )
 
@@ -124,7 +125,7 @@ def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
         return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
-    _, accepted_at, replay_count, quarantined, _, application, attempts = earlier
+    _, accepted_at, replay_count, quarantined, _, application, _, attempts = earlier
     return replace(
         dead_letter,
         state="dead",
@@ -147,12 +148,24 @@ def _replace(
         for table in ("dead_letters", "dead_letter_bodies"):
             delete(connection, table, replaced)
     rows = [
-        codec.written_row(dead_letter, now=now, operation_id=_operation(stored.get(dead_letter.message_id)))
+        (
+            *codec.written_row(
+                dead_letter, now=now, operation_id=_operation(stored.get(dead_letter.message_id))
+            ),
+            _first_failure(stored.get(dead_letter.message_id)),
+        )
         for dead_letter in dead_letters
     ]
-    insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
+    insert(connection, "dead_letters", (*codec.WRITTEN_COLUMNS, "first_failed_at"), rows)
     insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, list(map(codec.body_row, dead_letters)))
 
 
 def _operation(stored: Stored | None) -> str | None:
     return stored[4] if stored else None
+
+
+def _first_failure(stored: Stored | None) -> float | None:
+    """Return when a message that fails again became a dead letter for the first time."""
+    if stored is None:
+        return None
+    return stored[0] if stored[6] is None else stored[6]
