@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, PageCursor, SearchResult
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, exceeded_limits, measure
@@ -13,6 +13,7 @@ from producer_core.dlq.timeline import TimelineEvent, timeline
 from producer_core.dlq.trace_link import RecordTrace, trace_of
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
+from producer_core.store.removed_clusters import cluster_states, removed_clusters
 
 LISTED = 100
 GROUPS = 20
@@ -93,12 +94,16 @@ class CauseGroups:
 
 @dataclass(frozen=True)
 class PendingCounts:
-    """Holds the pending dead letters, their limits, the exceeded limits, and the number of archived ones."""
+    """Holds the pending dead letters, their limits, the exceeded limits, and the number of archived ones.
+
+    `removed` are the clusters that no longer exist, with their number of pending dead letters.
+    """
 
     load: DeadLetterLoad
     bounds: DeadLetterLimits
     excess: tuple[LimitExcess, ...]
     archived: int
+    removed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -253,7 +258,9 @@ def waiting(store: Store, now: float) -> PendingCounts:
     with store.borrow():
         load = measure(store, now)
         archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
-    return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived)
+        pending = {one.cluster_id: one.pending for one in cluster_states(store, now)}
+        removed = {cluster: pending.get(cluster, 0) for cluster in removed_clusters(store, now)}
+    return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived, removed)
 
 
 # one dead letter

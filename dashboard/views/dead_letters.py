@@ -38,6 +38,7 @@ from producer_core.events import DeadLetter
 _REFRESH = 2.0
 _COLUMNS = tuple(map(Column, ("Failed", "Topic", "Key", "Error", "Verdict", "Text")))
 _GROUP_COLUMNS = (Column("Count", number=True), Column("Trend"), Column("Cause", wide=True), Column("Seen"))
+_CLUSTER_LINKS = 3
 _COLLAPSED = 4
 """Number of groups that are shown at first; a button shows the others."""
 _DRAWN_FILTER = "dead_letters_drawn_filter"
@@ -54,6 +55,7 @@ def show(path: Path) -> None:
         common.live_toggle()
     st.fragment(_exceeded_limits, run_every=every)(path)
     st.fragment(decisions.late, run_every=every)(path)
+    st.fragment(_removed_clusters, run_every=every)(path)
     if problem is not None:
         common.message("warning", f"The URL is invalid, so all pending dead letters are shown. {problem}")
     with common.panel(path):
@@ -93,6 +95,29 @@ def _exceeded_limits(path: Path) -> None:
     with contextlib.suppress(StoreError):  # the totals already show the error
         if excess := _counts(path).excess:
             common.message("warning", dead_letter_wording.over(excess))
+
+
+def _removed_clusters(path: Path) -> None:
+    """Show the pending dead letters of clusters that no longer exist, with a link to those of each cluster."""
+    with contextlib.suppress(StoreError):
+        counts = _counts(path)
+        if not counts.load.removed:
+            return
+        common.message("quiet", dead_letter_wording.of_removed_clusters(counts.load.removed))
+        if dead_letter_url.current().where.cluster_id in counts.removed:
+            return
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            pending = [cluster for cluster, number in counts.removed.items() if number]
+            for cluster in pending[:_CLUSTER_LINKS]:
+                st.button(
+                    f"{counts.removed[cluster]:,} of {dead_letter_wording.visible_line(cluster, 60)}",
+                    key=f"dead_letters_cluster_{cluster}", type="tertiary", icon=":material/filter_alt:",
+                    on_click=_show_cluster, args=(cluster,),
+                )  # fmt: skip
+
+
+def _show_cluster(cluster: str) -> None:
+    dead_letter_url.narrow(cluster_id=cluster, state="dead")
 
 
 def _show_archived() -> None:
@@ -185,12 +210,12 @@ def _group_row(group: Group, *, selected: bool) -> TableRow:
 
 def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
     """Draw the list and the actions. The actions are above the list, but are drawn once the selection is known."""
-    above = st.container()
+    above, removed = st.container(), _counts(path).removed
     left, right = st.columns([3, 2])
     with left:
         ids = selectable_table(
             _COLUMNS,
-            [_row(item) for item in page.dead_letters],
+            [_row(item, removed=item.cluster_id in removed) for item in page.dead_letters],
             Selection(
                 query.dead_letter, dead_letter_url.open, details=".st-key-pc-dead-letter:has(.pc-facts)"
             ),
@@ -273,13 +298,13 @@ def _pages(query: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
         )  # fmt: skip
 
 
-def _row(item: DeadLetter) -> TableRow:
+def _row(item: DeadLetter, *, removed: bool) -> TableRow:
     replays = f" ({wording.plural(item.replay_count, 'replay')})" if item.replay_count else ""
     texts = (
         dead_letter_wording.visible_line(item.topic, 80),
         dead_letter_wording.key_cell(item.key),
         dead_letter_wording.visible_line(item.code, 60),
-        item.verdict.replace("_", " ") + replays,
+        item.verdict.replace("_", " ") + replays + (", cluster no longer exists" if removed else ""),
         dead_letter_wording.visible_line(dead_letter.masked(item.error_text)),
     )
     failed = TablePart(at=item.failed_at, button="expanded", tooltip="Show details")

@@ -181,8 +181,9 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "high_dlq_size": AlertRule(
             "warning",
-            "Pending dead letters: {value:,.0f}; dlq_size_threshold is {threshold:,.0f}",
-            "Open the groups of dead letters, fix the causes, then replay or archive them.",
+            "Pending dead letters: {value:,.0f}; the application warns above {threshold:,.0f} (dlq_size_threshold)",
+            "Open the groups of dead letters, fix the causes, then replay or archive them. This is an early warning: the limit "
+            "of the store is dlq_max_size.",
             keep_firing_for=5 * MINUTE,
             shared=True,
         ),

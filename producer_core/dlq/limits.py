@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from producer_core.alerts.health import DEFAULT_THRESHOLDS
 from producer_core.events import Notice
 from producer_core.store.removed_clusters import removed_clusters
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 OVER, WITHIN = "dlq_over_bound", "dlq_within_bound"
 """The kinds of the notices for a limit that is exceeded, and met again."""
+
+EXPLANATION = (
+    "The limits of pending dead letters are those of the store: dlq_max_size, dlq_max_bytes and dlq_max_age. When a limit is "
+    "exceeded, an alert fires; nothing is dropped. Before that, each application warns above its dlq_size_threshold, by "
+    f"default {DEFAULT_THRESHOLDS['dlq_size_threshold']:.0f} dead letters."
+)
+"""The explanation of the limits wherever a person sees one."""
 
 LimitKind = Literal["number", "bytes", "age"]
 

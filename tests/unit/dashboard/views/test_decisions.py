@@ -61,3 +61,18 @@ def test_the_quantiles_follow_the_range(path, store, monkeypatch):
     page.segmented_control(key="decisions-range").set_value("24 hours").run()
 
     assert rows_of(page, TABLE) == []
+
+
+@pytest.mark.slow
+def test_dead_letters_of_a_cluster_that_no_longer_exists_are_told_apart(path, store, monkeypatch):
+    DeadLetters(store).add([failed(1, 5, cluster_id="embedded-1"), failed(2, 5, cluster_id="c")])
+
+    page = page_of(path, monkeypatch)
+
+    shown = html_of(page)
+    assert "1 dead letter pending (limit 10,000), and 1 of clusters that no longer exist" in shown
+    assert "1 dead letter is of a cluster that no longer exists. No alert counts it." in shown
+    verdicts = {row[5] for row in rows_of(page, "Dead letters, latest first")}
+    assert verdicts == {"rejected", "rejected, cluster no longer exists"}
+    page.button(key="dead_letters_cluster_embedded-1").click().run()
+    assert len(rows_of(page, "Dead letters, latest first")) == 1
