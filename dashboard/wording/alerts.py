@@ -11,6 +11,7 @@ from producer_core.alerts.conditions import (
     METRICS,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
     ObjectiveBurn,
@@ -239,6 +240,8 @@ def _condition(name: str, condition: Condition) -> str:
                 "the deadlines that a topic missed in the last hour, and those of its pending dead letters in the next hour, "
                 f"use {used:.0%} of the error budget of its decision objective"
             )
+        case CauseReturned(min_pending=least):
+            return f"a cause that was marked as resolved is back, with {plural(least, 'pending dead letter')} or more"
         case RouteFailing(after=after):
             return f"notifications via a route fail for {span(after)}"
         case InvalidRuleFile():

@@ -15,7 +15,7 @@ from producer_core._internal.time_span import span as span
 By = Literal["topic", "producer", "store"]
 """The subjects of an alert: each topic, each producer, or the whole store."""
 
-Section = Literal["sums", "latencies", "producers", "dead_letters", "decisions", "routes"]
+Section = Literal["sums", "latencies", "producers", "dead_letters", "decisions", "causes", "routes"]
 """A part of a snapshot. A rule is not evaluated while its part is missing."""
 
 
@@ -191,6 +191,13 @@ class ObjectiveBurn:
 
 
 @dataclass(frozen=True, slots=True)
+class CauseReturned:
+    """Messages fail for a cause that was marked as resolved, and at least `min_pending` of them are pending."""
+
+    min_pending: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class RouteFailing:
     """Notifications via a route have failed for `after` seconds."""
 
@@ -213,6 +220,7 @@ Condition = (
     | Absence
     | ObjectiveMissed
     | ObjectiveBurn
+    | CauseReturned
     | RouteFailing
     | InvalidRuleFile
     | ReportedByProducer
@@ -235,6 +243,8 @@ def sections_of(condition: Condition) -> frozenset[Section]:
             return frozenset({"producers"})
         case ObjectiveMissed() | ObjectiveBurn():
             return frozenset({"decisions"})
+        case CauseReturned():
+            return frozenset({"causes"})
         case RouteFailing():
             return frozenset({"routes"})
         case InvalidRuleFile() | ReportedByProducer():
@@ -274,6 +284,8 @@ def describe(condition: Condition) -> str:
             return f"decision objective missed and overdue dead letters >= {least}, by topic"
         case ObjectiveBurn(used=used):
             return f"{used:.0%} of the budget of a decision objective burns within the last and the next hour, by topic"
+        case CauseReturned(min_pending=least):
+            return f"a resolved cause is back and its pending dead letters >= {least}, by cause"
         case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
         case InvalidRuleFile():

@@ -1,4 +1,4 @@
-"""The evaluation of the rules about decision objectives."""
+"""The evaluation of the rules about decisions on dead letters: objectives, and resolved causes that are back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from producer_core._internal.plural import plural
 from producer_core._internal.time_span import exact_span
 from producer_core.alerts.alert_state import Alert, alert
-from producer_core.alerts.conditions import ObjectiveBurn, ObjectiveMissed
+from producer_core.alerts.conditions import CauseReturned, ObjectiveBurn, ObjectiveMissed
 from producer_core.alerts.rules import AlertRule
 from producer_core.alerts.snapshot import DecisionCounts, StoreSnapshot
 
@@ -29,6 +29,31 @@ def burn(name: str, rule: AlertRule, condition: ObjectiveBurn, snapshot: StoreSn
         if one.due and one.missed_lately + one.due >= condition.used * budget:
             used = (one.missed_lately + one.due) / budget
             yield _alert(name, rule, one, snapshot.now, used, condition.used)
+
+
+def returned(
+    name: str, rule: AlertRule, condition: CauseReturned, snapshot: StoreSnapshot
+) -> Iterator[Alert]:
+    """Yield the causes that are back. The subject is the first topic, followed by the group."""
+    for one in snapshot.returned:
+        if one.pending >= condition.min_pending:
+            yield alert(
+                name,
+                f"{one.topic}/{one.fingerprint}",
+                snapshot.now,
+                definition=rule,
+                value=one.pending,
+                threshold=condition.min_pending,
+                topic=one.topic,
+                group=one.fingerprint,
+                code=one.code,
+                since=f"since version {one.version}"
+                if one.version
+                else f"since {datetime.fromtimestamp(one.back_at, UTC):%Y-%m-%d %H:%M} UTC",
+                who=one.resolved_by,
+                resolved=f"{datetime.fromtimestamp(one.resolved_at, UTC):%Y-%m-%d %H:%M} UTC",
+                count=plural(one.pending, "dead letter"),
+            )
 
 
 def _alert(

@@ -15,6 +15,7 @@ from producer_core.alerts.conditions import (
     Absence,
     BurnRate,
     By,
+    CauseReturned,
     InvalidRuleFile,
     ObjectiveBurn,
     ObjectiveMissed,
@@ -72,6 +73,8 @@ def _find(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert
             yield from evaluate_decisions.missed(name, rule, condition, snapshot)
         case ObjectiveBurn() as condition:
             yield from evaluate_decisions.burn(name, rule, condition, snapshot)
+        case CauseReturned() as condition:
+            yield from evaluate_decisions.returned(name, rule, condition, snapshot)
         case RouteFailing(after=limit):
             for route, (since, answer) in snapshot.failing_routes.items():
                 if snapshot.now - since >= limit:

@@ -216,6 +216,7 @@ CONDITIONS: Mapping[str, Mapping[str, Convert]] = {
     },
     "objective_missed": {"min_overdue": count},
     "objective_burn": {"used": share},
+    "cause_returned": {"min_pending": count},
     "route": {"after": positive_duration},
 }
 

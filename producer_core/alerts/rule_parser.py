@@ -13,6 +13,7 @@ from producer_core.alerts.conditions import (
     METRICS,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
     ObjectiveBurn,
@@ -46,6 +47,7 @@ _DETAILS = {
     "traffic": ("after",),
     "objective_missed": ("met", "objective", "overdue", "within"),
     "objective_burn": ("met", "objective", "overdue", "within", "due", "first"),
+    "cause_returned": ("topic", "group", "code", "since", "who", "resolved", "count"),
     "route": ("reason",),
 }
 _NUMBERS = {
@@ -56,6 +58,7 @@ _NUMBERS = {
     "traffic": ("value",),
     "objective_missed": ("value", "threshold"),
     "objective_burn": ("value", "threshold"),
+    "cause_returned": ("value", "threshold"),
 }
 """`_DETAILS` and `_NUMBERS`: the placeholders of a rule's text besides {subject}, by kind of rule."""
 
@@ -320,6 +323,8 @@ def _kind(condition: Condition) -> str:
             return "objective_missed"
         case ObjectiveBurn():
             return "objective_burn"
+        case CauseReturned():
+            return "cause_returned"
         case RouteFailing():
             return "route"
         case InvalidRuleFile() | ReportedByProducer():

@@ -14,6 +14,7 @@ from producer_core.alerts.conditions import (
     SLOW,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
     ObjectiveBurn,
@@ -126,6 +127,12 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             "Replay or archive the oldest dead letters of the topic before their deadline.",
             condition=ObjectiveBurn(),
             keep_firing_for=MINUTE,
+        ),
+        "cause_returned": AlertRule(
+            "warning",
+            "{topic}: {code} is back {since}, {count} pending; {who} resolved it on {resolved}",
+            "Open the group of dead letters: its history shows the earlier fix. Fix the cause again, then replay.",
+            condition=CauseReturned(),
         ),
         "delivery_stalled": AlertRule(
             "critical",

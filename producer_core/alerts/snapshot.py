@@ -87,6 +87,21 @@ class DecisionCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnedCause:
+    """A cause that was marked as resolved and failed again: `pending` dead letters, the first one at `back_at` with this
+    `version` of the application (empty: unknown) on `topic`."""
+
+    fingerprint: str
+    code: str
+    topic: str
+    version: str
+    back_at: float
+    resolved_at: float
+    resolved_by: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """The state of a store at `now`. Windows are seconds back from `now`; `missing` lists the parts that were not read."""
 
@@ -96,6 +111,7 @@ class StoreSnapshot:
     producers: tuple[ProducerState, ...] = ()
     dead_letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
     decisions: tuple[DecisionCounts, ...] = ()
+    returned: tuple[ReturnedCause, ...] = ()
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
     problem: tuple[str, str] | None = None
@@ -130,6 +146,7 @@ class SnapshotNeeds:
     dead_letter_windows: tuple[float, ...]
     dead_letters: bool
     decisions: bool
+    causes: bool
 
     @classmethod
     def of(cls, rules: Iterable[AlertRule]) -> SnapshotNeeds:
@@ -148,4 +165,5 @@ class SnapshotNeeds:
             dead_letter_windows=tuple(sorted(windows("dead_letters"))),
             dead_letters=any("dead_letters" in sections_of(condition) for condition in conditions),
             decisions=any("decisions" in sections_of(condition) for condition in conditions),
+            causes=any("causes" in sections_of(condition) for condition in conditions),
         )

@@ -24,6 +24,7 @@ from producer_core.alerts.snapshot import (
     DeadLetterCounts,
     DecisionCounts,
     ProducerState,
+    ReturnedCause,
     SnapshotNeeds,
     StoreSnapshot,
     WindowSums,
@@ -88,6 +89,7 @@ class SnapshotReader:
         growing = needs.dead_letter_windows if pending else ()
         new = results("dead_letters", *_new_dead_letter_queries(growing, now, removed))
         decided = results("decisions", _decision_query(objectives, now, removed))[0] if objectives else []
+        causes = results("causes", _CAUSES)[0] if needs.causes else []
         return StoreSnapshot(
             now,
             sums=sums,
@@ -95,6 +97,7 @@ class SnapshotReader:
             producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
             dead_letters=_dead_letters(pending, dict(zip(growing, new, strict=True))),
             decisions=tuple(_decisions(decided, objectives)),
+            returned=tuple(_returned(causes)),
             failing_routes={
                 row["name"]: (row["failing_since"], row["answer"] or "the receiver is not responding")
                 for row in failing_routes
@@ -151,6 +154,9 @@ class _CachedQuery:
     @property
     def key(self) -> tuple[str, tuple[float, ...]]:
         return self.name, self.windows
+
+
+_CAUSES = _CachedQuery("cause_resolutions", (), 5.0, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +282,21 @@ def _dead_letters(rows: Iterable[Row], new: Mapping[float, list[Row]]) -> dict[s
         row["topic"]: DeadLetterCounts(row["count"], row["oldest"], by_topic.get(row["topic"], {}))
         for row in rows
     }
+
+
+def _returned(rows: Iterable[Row]) -> Iterable[ReturnedCause]:
+    for row in rows:
+        if row["ended_at"] is None and row["back_at"] is not None:
+            yield ReturnedCause(
+                fingerprint=row["fingerprint"],
+                code=row["code"],
+                topic=row["topics"][0],
+                version=row["back_in"] or "",
+                back_at=row["back_at"],
+                resolved_at=row["resolved_at"],
+                resolved_by=row["who"],
+                pending=row["pending"],
+            )
 
 
 def _producer_state(row: Row, silent: float) -> ProducerState:

@@ -21,9 +21,9 @@ _MERGED_COLUMNS = (
     *("application", "first_failed_at"),
 )
 _BODY_COLUMNS = ("message_id", "attempts")
-_APPLICATIONS = (
-    "SELECT producer_id, application FROM producers WHERE application <> '' AND list_contains(?, producer_id)"
-)
+_APPLICATIONS = """
+SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') FROM producers
+WHERE list_contains(?, producer_id)"""
 _PUBLISHED = (
     "SELECT DISTINCT message_id FROM letter_events "
     "WHERE what IN ('publishing', 'published') AND message_id IN (SELECT unnest(?::VARCHAR[]))"
@@ -66,16 +66,24 @@ def _with_applications(
     connection: duckdb.DuckDBPyConnection, dead_letters: list[DeadLetter]
 ) -> list[DeadLetter]:
     """Return the dead letters with the applications of their producers where they have none, as those from a spill file."""
-    unnamed = list({one.producer_id for one in dead_letters if not one.application})
+    unnamed = list(
+        {one.producer_id for one in dead_letters if not (one.application and one.application_version)}
+    )
     if not unnamed:
         return dead_letters
-    names = dict(connection.execute(_APPLICATIONS, [unnamed]).fetchall())
+    found = connection.execute(_APPLICATIONS, [unnamed]).fetchall()
+    known = {producer_id: (name, version) for producer_id, name, version in found if name or version}
     return [
-        replace(one, application=names[one.producer_id])
-        if not one.application and one.producer_id in names
-        else one
+        _with_application(one, *known[one.producer_id]) if one.producer_id in known else one
         for one in dead_letters
     ]
+
+
+def _with_application(dead_letter: DeadLetter, name: str, version: str) -> DeadLetter:
+    name, version = dead_letter.application or name, dead_letter.application_version or version
+    if (name, version) == (dead_letter.application, dead_letter.application_version):
+        return dead_letter
+    return replace(dead_letter, application=name, application_version=version)
 
 
 def write_failed_replay(

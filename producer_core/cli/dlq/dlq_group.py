@@ -12,6 +12,7 @@ from producer_core.cli.dlq import (
     objective,
     publish_fetch,
     replay_dead_letters,
+    resolve,
     show,
 )
 
@@ -43,6 +44,7 @@ for command in (
     *archive_purge.COMMANDS,
     *export_import.COMMANDS,
     *publish_fetch.COMMANDS,
+    *resolve.COMMANDS,
     objective.objective,
     clusters.clusters,
 ):

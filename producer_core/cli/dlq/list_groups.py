@@ -147,15 +147,26 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
       producer-core dlq groups
       producer-core dlq groups --topic orders --since 1d
 
-    The JSON object is {"total": number of matching dead letters, "groups": [...]}.
+    A cause that was marked as resolved ("dlq resolve") has its history, and "back since VERSION" if it failed again.
+
+    The JSON object is {"total": number of matching dead letters, "groups": [...]}; "resolution" of a group is null, or its
+    state ("resolved", "back" or "reopened") with its history.
     """
-    _, dead, where = _opened(store_path, given)
+    from producer_core.cli.dlq.resolve import status_json, status_lines
+    from producer_core.store.resolved_causes import cause_statuses
+
+    store, dead, where = _opened(store_path, given)
     found = dead.groups(where, limit=limit)
-    total = dead.count(where)
+    total, statuses = dead.count(where), cause_statuses(store)
     if as_json:
-        output.emit(
-            {"total": total, "groups": [_masked_group(group) for group in map(dataclasses.asdict, found)]}
-        )
+        records = [
+            {
+                **_masked_group(dataclasses.asdict(group)),
+                "resolution": status_json(statuses.get(group.fingerprint)),
+            }
+            for group in found
+        ]
+        output.emit({"total": total, "groups": records})
         return
     if not found:
         output.say("No dead letters match.")
@@ -174,6 +185,9 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         )
         if group.advice:
             output.say(f"  {group.advice}")
+        if (status := statuses.get(group.fingerprint)) is not None:
+            for line in status_lines(status):
+                output.say(f"  {line}")
 
 
 COMMANDS = (list_, groups)

@@ -159,7 +159,7 @@ def _print(
             ("error", f"{dead_letter.code}: {text(dead_letter.error_text)}"),
             ("group", dead_letter.fingerprint),
             *([("cluster", f"{dead_letter.cluster_id}{_REMOVED if removed else ''}")] if dead_letter.cluster_id else []),
-            *([("application", dead_letter.application)] if dead_letter.application else []),
+            *([("application", _application(dead_letter))] if _application(dead_letter) else []),
             ("producer", f"{dead_letter.producer_id} on {dead_letter.host or 'an unknown host'}, version {dead_letter.version or '?'}"),
             ("failed", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
             ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),
@@ -172,6 +172,11 @@ def _print(
     _print_content(dead_letter, content.value, reveal=reveal)
     if not reveal:
         output.say("Secrets, card numbers and addresses are masked; use --reveal to show them.", err=True)
+
+
+def _application(dead_letter: DeadLetter) -> str:
+    version = dead_letter.application_version
+    return f"{dead_letter.application} {f'version {version}' if version else ''}".strip()
 
 
 def _trace_text(trace: RecordTrace) -> str:

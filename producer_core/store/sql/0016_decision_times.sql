@@ -8,6 +8,8 @@ DROP TRIGGER dead_letters_changed ON dead_letters;
 DROP INDEX dead_letters_by_id;
 
 ALTER TABLE dead_letters ADD COLUMN first_failed_at DOUBLE;
+-- The version of the application whose attempt failed last; the empty text for an unknown one.
+ALTER TABLE dead_letters ADD COLUMN application_version VARCHAR DEFAULT '';
 
 CREATE INDEX dead_letters_by_id ON dead_letters (message_id);
 

@@ -12,6 +12,7 @@ from producer_core.alerts.snapshot_reader import SnapshotReader
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.objectives import DecisionObjective, set_objective
 from producer_core.store.removed_clusters import mark_removed
+from producer_core.store.resolved_causes import resolve_cause
 from tests.fixtures.dead_letters import NOW, dead_letter
 
 HOUR = 3600.0
@@ -121,3 +122,32 @@ def test_a_rules_file_changes_both_rules():
     assert problems == []
     assert rules.rules["decision_objective_burn"].condition == ObjectiveBurn(used=0.5)
     assert rules.rules["decision_objective_missed"].condition == ObjectiveMissed(min_overdue=10)
+
+
+RETURNED = {"cause_returned": RULES["cause_returned"]}
+
+
+def test_a_resolved_cause_that_is_back_fires_with_the_version_while_a_dead_letter_is_pending(store, dead):
+    dead.add([failed(1, 5)])
+    resolve_cause(store, "f1", who="bob", origin="cli", now=NOW - 4 * HOUR)
+    assert fired(store, RETURNED) == {}
+
+    dead.add([failed(2, 2, application_version="4.2.1"), failed(3, 1, application_version="4.2.1")])
+
+    alert = fired(store, RETURNED)["cause_returned"]
+    assert (alert.severity, alert.subject) == ("warning", "orders/f1")
+    assert alert.text == (
+        "orders: MSG_SIZE_TOO_LARGE is back since version 4.2.1, 2 dead letters pending; bob resolved it on 2027-01-15 04:00 UTC"
+    )
+    dead.archive(DeadLetterFilter(), who="ada", origin="cli")
+    assert fired(store, RETURNED) == {}
+
+
+def test_a_cause_that_is_back_without_a_known_version_has_the_time(store, dead):
+    dead.add([failed(1, 5)])
+    resolve_cause(store, "f1", who="bob", origin="cli", now=NOW - 4 * HOUR)
+    dead.add([failed(2, 2)])
+
+    assert (
+        "is back since 2027-01-15 06:00 UTC, 1 dead letter" in fired(store, RETURNED)["cause_returned"].text
+    )

@@ -43,6 +43,7 @@ def test_a_rule_that_evaluates_metrics_waits_as_long_as_the_built_in_one():
         "notifications_failing",
         "decision_objective_missed",
         "decision_objective_burn",
+        "cause_returned",
     }
 
 
