@@ -1,6 +1,7 @@
 """Carry out what an operator does on a page: each action is one call of producer_core and returns a message."""
 
 from producer_core.dashboard.actions.alerts import acknowledge
+from producer_core.dashboard.actions.causes import reopen, resolve
 from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
 from producer_core.dashboard.actions.objectives import remove_objective, set_objective
 from producer_core.dashboard.actions.refused import may_act
@@ -36,6 +37,8 @@ __all__ = [
     "pause_replay",
     "plan_replay",
     "remove_objective",
+    "reopen",
+    "resolve",
     "restore",
     "resume_replay",
     "selected",

@@ -14,6 +14,7 @@ from producer_core.dlq.trace_link import RecordTrace, trace_of
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
 from producer_core.store.removed_clusters import cluster_states, removed_clusters
+from producer_core.store.resolved_causes import CauseStatus, cause_statuses
 
 LISTED = 100
 GROUPS = 20
@@ -80,11 +81,15 @@ class ActionScope:
 
 @dataclass(frozen=True)
 class CauseGroups:
-    """Holds the largest groups, the selected group `one`, which may be small, and the `total` of all groups."""
+    """Holds the largest groups, the selected group `one`, which may be small, and the `total` of all groups.
+
+    `statuses` are those of the causes that were ever marked as resolved, by fingerprint.
+    """
 
     groups: tuple[Group, ...]
     one: Group | None
     total: int
+    statuses: Mapping[str, CauseStatus] = field(default_factory=dict)
 
     @property
     def others(self) -> int:
@@ -190,7 +195,7 @@ def causes(store: Store, where: DeadLetterFilter) -> CauseGroups:
         one = next((group for group in groups if group.fingerprint == where.group), None)
         if one is None and where.group is not None:
             one = next(iter(dead_letters.groups(where, limit=1)), None)
-        return CauseGroups(groups, one, dead_letters.count(every))
+        return CauseGroups(groups, one, dead_letters.count(every), cause_statuses(store))
 
 
 def search_bodies(

@@ -156,7 +156,7 @@ def _details(
             if cluster_removed
             else ()
         ),
-        ("Application", "", dead_letter_wording.visible_line(dead_letter.application)),
+        ("Application", "", dead_letter_wording.visible_line(_application(dead_letter))),
         (
             "Producer",
             html.escape(dead_letter_wording.visible_line(producer or dead_letter.producer_id)),
@@ -179,6 +179,11 @@ def _details(
         "Show this group", key="dead_letter_cause", type="tertiary", icon=":material/filter_alt:",
         on_click=dead_letter_url.select_group, args=(dead_letter.fingerprint,),
     )  # fmt: skip
+
+
+def _application(dead_letter: DeadLetter) -> str:
+    version = dead_letter.application_version
+    return f"{dead_letter.application} {f'version {version}' if version else ''}".strip()
 
 
 def _trace_html(trace: RecordTrace) -> str:

@@ -31,9 +31,11 @@ from producer_core.dashboard.views import (
     header,
 )
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
+from producer_core.dashboard.wording import resolutions
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
+from producer_core.store.resolved_causes import CauseStatus
 
 _REFRESH = 2.0
 _COLUMNS = tuple(map(Column, ("Failed", "Topic", "Key", "Error", "Verdict", "Text")))
@@ -181,10 +183,13 @@ def _group_rows(causes: dead_letter_queries.CauseGroups, selected: str | None) -
     groups = causes.groups
     if causes.one is not None and causes.one not in groups:
         groups = (causes.one, *groups)
-    return [_group_row(group, selected=group.fingerprint == selected) for group in groups]
+    return [
+        _group_row(group, causes.statuses.get(group.fingerprint), selected=group.fingerprint == selected)
+        for group in groups
+    ]
 
 
-def _group_row(group: Group, *, selected: bool) -> TableRow:
+def _group_row(group: Group, status: CauseStatus | None, *, selected: bool) -> TableRow:
     topics = [dead_letter_wording.visible_line(topic, 60) for topic in group.topics]
     shown = topics if selected else topics[:3]
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
@@ -193,8 +198,14 @@ def _group_row(group: Group, *, selected: bool) -> TableRow:
     meaning = f"{group.meaning} {group.advice}".strip() or "This error code has no description."
     sample = dead_letter_wording.visible_line(dead_letter.masked(group.sample_text))
     trend = dead_letter_wording.trend(group.trend.counts, group.trend.width)
+    resolution = (
+        "" if status is None else dead_letter.masked(resolutions.state(status, common.zone(), time.time()))
+    )
     cause = (
         TablePart(title, button="pressed", tooltip="Show only this group"),
+        TablePart(resolution, "bad" if status is not None and status.is_back else "plain")
+        if resolution
+        else "",
         TablePart(meaning, tooltip=meaning),
         TablePart(sample, "mono", tooltip=sample),
         f"{wording.plural(group.count, 'dead letter')}: {verdicts}. Group {group.fingerprint}."
