@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _MERGED_COLUMNS = (
     *("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id"),
-    *("application", "first_failed_at"),
+    *("application", "first_failed_at", "application_version"),
 )
 _BODY_COLUMNS = ("message_id", "attempts")
 _APPLICATIONS = """
@@ -30,7 +30,7 @@ _PUBLISHED = (
 )
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
-Stored = tuple[float, float, int, bool, str | None, str, float | None, tuple[Attempt, ...]]
+Stored = tuple[float, float, int, bool, str | None, str, float | None, str, tuple[Attempt, ...]]
 
 
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
@@ -118,6 +118,7 @@ def _as_stored(dead_letter: DeadLetter) -> Stored:
         None,
         dead_letter.application,
         None,
+        dead_letter.application_version,
         dead_letter.attempts,
     )
 
@@ -133,14 +134,16 @@ def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
         return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
-    _, accepted_at, replay_count, quarantined, _, application, _, attempts = earlier
+    _, accepted_at, replay_count, quarantined, _, application, _, version, attempts = earlier
+    own = application in ("", dead_letter.application)  # another application may have replayed it
     return replace(
         dead_letter,
         state="dead",
         accepted_at=accepted_at,
         replay_count=replay_count,
         quarantined=quarantined,
-        application=application or dead_letter.application,  # another application may have replayed it
+        application=application or dead_letter.application,
+        application_version=(own and dead_letter.application_version) or version or "",
         attempts=tuple(dict.fromkeys((*attempts, *dead_letter.attempts))),
     )
 

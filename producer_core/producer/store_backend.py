@@ -486,11 +486,16 @@ class StoreBackend:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
     def _named(self, dead_letter: DeadLetter) -> DeadLetter:
-        """Return an own dead letter with the application's name: the store may not have the producer's row yet."""
+        """Return an own dead letter with the application's name and version, which a spill file lacks: the store may not have
+        the producer's row yet."""
         own = self._producer is not None and dead_letter.producer_id == self._producer.identity
-        if not own or dead_letter.application:
+        if not own:
             return dead_letter
-        return replace(dead_letter, application=self._options.application)
+        return replace(
+            dead_letter,
+            application=dead_letter.application or self._options.application,
+            application_version=dead_letter.application_version or self._options.application_version,
+        )
 
     def _record_compression(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None
