@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from producer_core._internal.decision_objective import DecisionObjective
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dashboard.wording import decisions as decision_wording
 from producer_core.dlq import objectives
-from producer_core.dlq.objectives import DecisionObjective
 from producer_core.store import Store
 
 

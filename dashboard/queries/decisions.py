@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producer_core.dlq.objectives import DecisionObjective, TopicDecisions, decisions, objectives
+from producer_core._internal.decision_objective import DecisionObjective
+from producer_core.dlq.objectives import TopicDecisions, decisions, objectives
 from producer_core.replay.probe_time import ProbeTime, checked_retentions, probe_time
 from producer_core.store import Store
 

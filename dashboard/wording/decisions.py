@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from producer_core._internal.decision_objective import EVERY_TOPIC, DecisionObjective
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import count, percent
 from producer_core.dashboard.wording.time import age, stamp, zone_name
-from producer_core.dlq.objectives import EVERY_TOPIC, DecisionObjective, TopicDecisions
+from producer_core.dlq.objectives import TopicDecisions
 
 DEFINITION = (
     "A dead letter is decided when it is replayed, found on its topic or archived. The time starts with the first failure; "

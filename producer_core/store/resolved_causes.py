@@ -111,7 +111,8 @@ def resolve_cause(
             "cause_resolved", fingerprint=fingerprint, now=now, who=who, origin=origin, note=note, fixed_in=fixed_in,
             old_versions=old,
         )  # fmt: skip
-        _audit(store, "resolve", fingerprint, sum(versions.values()), who=who, origin=origin)
+        outcome = f"resolved{f' in {fixed_in}' if fixed_in else ''}{f': {note}' if note else ''}"
+        _audit(store, "resolve", fingerprint, sum(versions.values()), outcome, who=who, origin=origin)
         return sum(versions.values())
 
 
@@ -122,7 +123,7 @@ def reopen_cause(store: Store, fingerprint: str, *, who: str, origin: str, now: 
         if status is None or status.present is None:
             raise ConfigError(f"The cause {fingerprint!r:.60} is not resolved.", fix=_UNKNOWN_FIX)
         _end(store, status, who=who, now=now)
-        _audit(store, "reopen", fingerprint, status.count, who=who, origin=origin)
+        _audit(store, "reopen", fingerprint, status.count, "reopened", who=who, origin=origin)
 
 
 def _end(store: Store, status: CauseStatus | None, *, who: str, now: float) -> None:
@@ -134,9 +135,11 @@ def _end(store: Store, status: CauseStatus | None, *, who: str, now: float) -> N
     )  # fmt: skip
 
 
-def _audit(store: Store, action: str, fingerprint: str, count: int, *, who: str, origin: str) -> None:
+def _audit(
+    store: Store, action: str, fingerprint: str, count: int, outcome: str, *, who: str, origin: str
+) -> None:
     store.audit(
-        who=who, origin=origin, action=action, selection={"group": fingerprint}, count=count, outcome="done"
+        who=who, origin=origin, action=action, selection={"group": fingerprint}, count=count, outcome=outcome
     )
 
 

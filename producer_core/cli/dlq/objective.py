@@ -66,7 +66,8 @@ def set_(topic: str, percent: float, within: float, store_path: Path | None, as_
     \b
       producer-core dlq objective set payments 95% 4h
     """
-    from producer_core.dlq.objectives import DecisionObjective, set_objective
+    from producer_core._internal.decision_objective import DecisionObjective
+    from producer_core.dlq.objectives import set_objective
     from producer_core.store import Store
 
     chosen = DecisionObjective(percent, within)
@@ -142,7 +143,8 @@ def list_(
     found = decisions(store, now, since=since)
     retentions = checked_retentions(store)
     if servers is not None or config_file is not None:
-        retentions = retentions | _asked(found, *options.client_settings(servers, settings, config_file))
+        asked = _asked(found, *options.client_settings(servers, settings, config_file))
+        retentions = {**retentions, **asked}
     probes = {one.topic: probe_time(one, retentions, now) for one in found}
     known = objectives(store)
     if as_json:
