@@ -123,7 +123,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         "decision_objective_burn": AlertRule(
             "warning",
             "{subject}: {due} must be decided within an hour, the first by {first}; together with the last hour they use "
-            "{value:.0%} of the error budget, the objective is {objective}",
+            "{value:,.0%} of the error budget, the objective is {objective}",
             "Replay or archive the oldest dead letters of the topic before their deadline.",
             condition=ObjectiveBurn(),
             keep_firing_for=MINUTE,
