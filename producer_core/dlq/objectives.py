@@ -32,7 +32,7 @@ class TopicDecisions:
     `evaluated` dead letters were decided within the range before their deadline, or had their deadline in it; `missed` of
     them were not decided in time, `missed_lately` within the last AHEAD seconds. `p50` and `p95` are the exact quantiles, in seconds, of the time to decision of the
     `decided` ones, which were decided within the range. `overdue` pending dead letters have missed their deadline, `due` ones
-    will miss it within AHEAD seconds if nobody decides, the first one at `next_at`. `doubtful_at`: the acceptance of the
+    will miss it within AHEAD seconds if they are not decided, the first one at `next_at`. `doubtful_at`: the acceptance of the
     oldest pending dead letter that may be on its topic, on one of `clusters`. Times are seconds since 1970.
     """
 

@@ -15,7 +15,7 @@ from producer_core.cli import options, output
 def clusters() -> None:
     """List the clusters of a store, and mark one that no longer exists.
 
-    Dead letters of a cluster that no longer exists stay in the store, and the lists tell them apart, but no alert and no
+    Dead letters of a cluster that no longer exists stay in the store, and the lists mark them, but no alert and no
     objective counts them. An embedded broker no longer exists 40 seconds after the last heartbeat of its producers, because
     its next start has another cluster id. For every other cluster, only an operator knows: a marked cluster counts as
     removed until "unmark".

@@ -59,7 +59,7 @@ def objective() -> None:
 @options.store_option
 @options.as_json
 def set_(topic: str, percent: float, within: float, store_path: Path | None, as_json: bool) -> None:
-    """Set that PERCENT of the dead letters of TOPIC must be decided WITHIN a time. "*" stands for all other topics.
+    """Set that PERCENT of the dead letters of TOPIC must be decided WITHIN a time. "*" means all other topics.
 
     The objective applies to every process that uses the store; the change is recorded in the audit log.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--in", "fixed_in", metavar="VERSION", default="", help="Version of the application with the fix."
 )
-@click.option("--note", default="", help="The fix, for whoever sees the cause again.")
+@click.option("--note", default="", help="The fix, for the operator who sees the cause again.")
 @options.store_option
 @options.as_json
 def resolve(group: str, fixed_in: str, note: str, store_path: Path | None, as_json: bool) -> None:
