@@ -75,7 +75,8 @@ class DeadLetter:
     Times are seconds since 1970. `verdict` says whether a resend is safe, and `verdict_reason` why.
     `partition` is the requested one, None if the partitioner chooses. `source` names the origin of malformed input
     ("line 17 of flights.csv"); such a dead letter cannot be replayed until it is edited.
-    `application` is the name of the application that wrote the message; empty for none.
+    `application` is the name of the application that wrote the message, and `application_version` the version of the
+    application whose attempt failed last; empty for none.
     """
 
     message_id: str
@@ -104,6 +105,7 @@ class DeadLetter:
     quarantined: bool = False
     replay_count: int = 0
     application: str = ""
+    application_version: str = ""
 
     @property
     def never_a_message(self) -> bool:

@@ -1,7 +1,9 @@
 """Carry out what an operator does on a page: each action is one call of producer_core and returns a message."""
 
 from producer_core.dashboard.actions.alerts import acknowledge
+from producer_core.dashboard.actions.causes import reopen, resolve
 from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
+from producer_core.dashboard.actions.objectives import remove_objective, set_objective
 from producer_core.dashboard.actions.refused import may_act
 from producer_core.dashboard.actions.replays import (
     cancel_replay,
@@ -34,9 +36,13 @@ __all__ = [
     "may_act",
     "pause_replay",
     "plan_replay",
+    "remove_objective",
+    "reopen",
+    "resolve",
     "restore",
     "resume_replay",
     "selected",
+    "set_objective",
     "start_replay",
     "undo_clear",
     "user",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group, PageCursor, SearchResult
 from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess, exceeded_limits, measure
@@ -13,6 +13,8 @@ from producer_core.dlq.timeline import TimelineEvent, timeline
 from producer_core.dlq.trace_link import RecordTrace, trace_of
 from producer_core.events import SAFE_VERDICTS, DeadLetter
 from producer_core.store import Store
+from producer_core.store.removed_clusters import cluster_states, removed_clusters
+from producer_core.store.resolved_causes import CauseStatus, cause_statuses
 
 LISTED = 100
 GROUPS = 20
@@ -79,11 +81,15 @@ class ActionScope:
 
 @dataclass(frozen=True)
 class CauseGroups:
-    """Holds the largest groups, the selected group `one`, which may be small, and the `total` of all groups."""
+    """Holds the largest groups, the selected group `one`, which may be small, and the `total` of all groups.
+
+    `statuses` are those of the causes that were ever marked as resolved, by fingerprint.
+    """
 
     groups: tuple[Group, ...]
     one: Group | None
     total: int
+    statuses: Mapping[str, CauseStatus] = field(default_factory=dict)
 
     @property
     def others(self) -> int:
@@ -93,12 +99,16 @@ class CauseGroups:
 
 @dataclass(frozen=True)
 class PendingCounts:
-    """Holds the pending dead letters, their limits, the exceeded limits, and the number of archived ones."""
+    """Holds the pending dead letters, their limits, the exceeded limits, and the number of archived ones.
+
+    `removed` are the clusters that no longer exist, with their number of pending dead letters.
+    """
 
     load: DeadLetterLoad
     bounds: DeadLetterLimits
     excess: tuple[LimitExcess, ...]
     archived: int
+    removed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -185,7 +195,7 @@ def causes(store: Store, where: DeadLetterFilter) -> CauseGroups:
         one = next((group for group in groups if group.fingerprint == where.group), None)
         if one is None and where.group is not None:
             one = next(iter(dead_letters.groups(where, limit=1)), None)
-        return CauseGroups(groups, one, dead_letters.count(every))
+        return CauseGroups(groups, one, dead_letters.count(every), cause_statuses(store))
 
 
 def search_bodies(
@@ -251,9 +261,11 @@ def waiting(store: Store, now: float) -> PendingCounts:
     """Return the pending dead letters against the limits of this store."""
     bounds = DeadLetterLimits().overridden_by(store.settings())
     with store.borrow():
-        load = measure(store)
+        load = measure(store, now)
         archived = DeadLetters(store).count(DeadLetterFilter(state="archived"))
-    return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived)
+        pending = {one.cluster_id: one.pending for one in cluster_states(store, now)}
+        removed = {cluster: pending.get(cluster, 0) for cluster in removed_clusters(store, now)}
+    return PendingCounts(load, bounds, exceeded_limits(load, bounds, now), archived, removed)
 
 
 # one dead letter

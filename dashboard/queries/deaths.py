@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from producer_core.dashboard.queries.view import View
 from producer_core.replay.active_cause import LATE
 from producer_core.store import Store
+from producer_core.store.removed_clusters import removed_clusters
 
 _MAX_ROWS = 10_000
 
@@ -77,10 +79,14 @@ def failure_counts(store: Store, view: View, since: int, until: int | None) -> F
 
 
 def pending_rows(store: Store, view: View) -> Sequence[Mapping[str, Any]]:
-    """Count the pending dead letters of any age by topic, error code and verdict."""
+    """Count the pending dead letters of any age by topic, error code and verdict.
+
+    Dead letters of clusters that no longer exist count only if the view selects the cluster.
+    """
+    removed = removed_clusters(store, time.time())
     if view.producer is None and view.application is None:
-        return store.rows("overview_waiting", topic=view.topic, cluster=view.cluster)
-    return store.rows("overview_waiting_of", **view.where)
+        return store.rows("overview_waiting", topic=view.topic, cluster=view.cluster, removed=removed)
+    return store.rows("overview_waiting_of", **view.where, removed=removed)
 
 
 def by_producer(store: Store, view: View, since: int, until: int | None) -> dict[str, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Group
 from producer_core.store import Store
+from producer_core.store.resolved_causes import CauseStatus, cause_statuses
 
 GROUPS = 20
 """The number of groups shown, largest first."""
@@ -21,6 +22,7 @@ class GroupLine:
     before: int
     waiting: int
     new: bool
+    status: CauseStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ def groups_of(store: Store, view: View, since: int, until: int | None, before: i
     if fresh:
         again = {row["fingerprint"] for row in store.rows("groups_that_died_again", since=since, marks=fresh)}
         fresh = [mark for mark in fresh if mark not in again]
+    statuses = cause_statuses(store)
     return tuple(
         GroupLine(
             group,
             earlier.get(group.fingerprint, 0),
             waiting.get(group.fingerprint, 0),
             group.fingerprint in fresh,
+            statuses.get(group.fingerprint),
         )
         for group in found
     )

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producer_core.dashboard.queries.deaths import FailureCounts, failure_counts, retry_success
+from producer_core.dashboard.queries.deaths import (
+    FailureCounts,
+    failure_counts,
+    pending_rows,
+    retry_success,
+)
 from producer_core.dashboard.queries.error_groups import GroupLine, groups_of
 from producer_core.dashboard.queries.issues import Issue, issue_rows, issues
 from producer_core.dashboard.queries.view import View
-from producer_core.dlq import DeadLetters
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.store import Store
 
@@ -204,7 +208,10 @@ class _CodeCounts:
 
 
 def _waiting(store: Store, view: View) -> Mapping[str, int]:
-    return DeadLetters(store).count_by(view.dead_letters(), "code")
+    counts = Counter[str]()
+    for row in pending_rows(store, view):
+        counts[row["code"]] += row["count"]
+    return counts
 
 
 def _known_before(store: Store, view: View, since: int) -> Rows:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from producer_core.alerts.conditions import Absence, BurnRate, Threshold
+from producer_core.alerts.conditions import (
+    Absence,
+    BurnRate,
+    CauseReturned,
+    ObjectiveBurn,
+    ObjectiveMissed,
+    Threshold,
+)
 from producer_core.alerts.notify_policy import shared_duplicates
 from producer_core.alerts.rules import RULES, AlertRule
 from producer_core.dashboard.queries.situation import Rows
@@ -53,6 +60,8 @@ def _is_per_topic(rule: AlertRule | None) -> bool:
             return by == "topic"
         case Absence(of=of):
             return of == "traffic"
+        case ObjectiveMissed() | ObjectiveBurn() | CauseReturned():
+            return True
         case _:
             return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from producer_core.dashboard.queries.deaths import FailureCounts, pending_rows
 from producer_core.dashboard.queries.view import View
 from producer_core.kafka.classify import Failure, failure_of
 from producer_core.store import Store
+from producer_core.store.resolved_causes import CauseStatus, cause_statuses
 
 Rows = Sequence[Mapping[str, Any]]
 Key = tuple[str, str]
@@ -41,7 +42,8 @@ class Issue:
     or archived since. `first_seen` goes back as far as the store does. `new` marks an issue first seen in the range.
     `state` is `failing` after a failure within the last minute; else `pending` while it has pending dead
     letters, `replaying`, `handled` once all were replayed or archived, `retried` if no message became a dead letter, or
-    `elsewhere` where messages of the topic failed whose dead letters are in other stores.
+    `elsewhere` where messages of the topic failed whose dead letters are in other stores. `status` is that of its cause, if
+    it was ever marked as resolved: of a group that is back, or else of the largest group.
     """
 
     topic: str
@@ -58,6 +60,7 @@ class Issue:
     last_seen: float | None
     new: bool
     state: State
+    status: CauseStatus | None = None
 
     @property
     def code(self) -> str:
@@ -73,6 +76,7 @@ class IssueRows:
     attempts: Mapping[Key, Mapping[int, int]]
     dead_letters: Mapping[Key, Mapping[int, int]]
     width: int
+    statuses: Mapping[str, CauseStatus] = field(default_factory=dict)
 
 
 def issue_rows(store: Store, view: View, since: int, until: int | None) -> IssueRows:
@@ -85,6 +89,7 @@ def issue_rows(store: Store, view: View, since: int, until: int | None) -> Issue
         attempts=_series(store.rows("issues_series", **span)),
         dead_letters=_series(store.rows("deaths_series", **span)),
         width=width,
+        statuses=cause_statuses(store),
     )
 
 
@@ -139,6 +144,7 @@ def issues(
                     now,
                     elsewhere=key[0] in failed.without_dead_letters,
                 ),
+                status=_status(rows.statuses, key, deaths.get("fingerprint", "")),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.dead, -one.attempts, one.code, one.topic)))
@@ -154,6 +160,12 @@ def _state(
     if not dead:
         return "elsewhere" if elsewhere else "retried"
     return "handled" if handled >= dead else "replaying"
+
+
+def _status(statuses: Mapping[str, CauseStatus], key: Key, fingerprint: str) -> CauseStatus | None:
+    topic, code = key
+    back = (one for one in statuses.values() if one.is_back and one.code == code and topic in one.topics)
+    return next(back, statuses.get(fingerprint))
 
 
 def _trend(rows: IssueRows, key: Key, view: View, now: float) -> Trend:

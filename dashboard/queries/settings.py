@@ -84,7 +84,7 @@ def settings(store: Store, now: float) -> SettingsPage:
     """Read the settings page from the store and the rule files."""
     with store.borrow():
         info, changed = store.info(), store.settings()
-        load = measure(store)
+        load = measure(store, now)
         clients = store.rows("clients_of_clusters")
     return SettingsPage(
         now=now,

@@ -64,7 +64,8 @@ def show(path: Path, message_id: str, listed: Sequence[DeadLetter] = ()) -> None
         _state(record.dead_letter)
         dead_letter_content.value(path, record, reveal=reveal)
         trace = dead_letter_queries.trace(open_store(path), record.dead_letter)
-        _details(record.dead_letter, record.key, record.producer, trace)
+        removed = record.dead_letter.cluster_id in dead_letter_reads.pending(path).removed
+        _details(record.dead_letter, record.key, record.producer, trace, cluster_removed=removed)
         dead_letter_content.key_and_headers(record, reveal=reveal)
         common.heading("Timeline")
         _timeline(
@@ -121,6 +122,8 @@ def _details(
     key: dead_letter_wording.RecordContent,
     producer: str,
     trace: RecordTrace | None,
+    *,
+    cluster_removed: bool,
 ) -> None:
     failure = failure_of(dead_letter.code)
     _verdict(dead_letter)
@@ -148,7 +151,12 @@ def _details(
             _key_description(key),
         ),
         ("Failed", common.time_element(dead_letter.failed_at, milliseconds=True), _accepted(dead_letter)),
-        ("Application", "", dead_letter_wording.visible_line(dead_letter.application)),
+        *(
+            (("Cluster", "", dead_letter_wording.of_removed_cluster(dead_letter.cluster_id)),)
+            if cluster_removed
+            else ()
+        ),
+        ("Application", "", dead_letter_wording.visible_line(_application(dead_letter))),
         (
             "Producer",
             html.escape(dead_letter_wording.visible_line(producer or dead_letter.producer_id)),
@@ -171,6 +179,11 @@ def _details(
         "Show this group", key="dead_letter_cause", type="tertiary", icon=":material/filter_alt:",
         on_click=dead_letter_url.select_group, args=(dead_letter.fingerprint,),
     )  # fmt: skip
+
+
+def _application(dead_letter: DeadLetter) -> str:
+    version = dead_letter.application_version
+    return f"{dead_letter.application} {f'version {version}' if version else ''}".strip()
 
 
 def _trace_html(trace: RecordTrace) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from producer_core._internal.masking import MaskingRules
 from producer_core.dashboard import queries
 from producer_core.dashboard.queries import dead_letter_list as dead_letter_queries
+from producer_core.dashboard.queries.decisions import DecisionsPage, decisions_page
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dashboard.wording.decoded_content import decoded_content
@@ -90,6 +91,10 @@ def _pending(path: Path) -> dead_letter_queries.PendingCounts:
     return dead_letter_queries.waiting(open_store(path), time.time())
 
 
+def _decisions(path: Path, seconds: float) -> DecisionsPage:
+    return decisions_page(open_store(path), time.time(), seconds)
+
+
 def _data_time(path: Path) -> float | None:
     """Return the time of the newest data in the store."""
     rows = open_store(path).rows("data_age")
@@ -106,13 +111,14 @@ clusters = AdaptiveCache(_clusters, min_age=10.0)
 applications = AdaptiveCache(_applications, min_age=10.0)
 causes = AdaptiveCache(_causes, min_age=0.8)
 pending = AdaptiveCache(_pending, min_age=4.0, factor=50.0)
+decisions = AdaptiveCache(_decisions, min_age=4.0, factor=50.0)
 data_time = AdaptiveCache(_data_time, min_age=0.8)
 timeline = AdaptiveCache(_timeline, min_age=4.0)
 
 
 def clear() -> None:
     """Discard everything that an action may have changed."""
-    for one in (snapshot, choices, causes, pending, timeline):
+    for one in (snapshot, choices, causes, pending, decisions, timeline):
         one.clear()
 
 

@@ -27,16 +27,20 @@ from producer_core.dashboard.views import (
     dead_letter_reads,
     dead_letter_search,
     dead_letter_url,
+    decisions,
     header,
 )
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
+from producer_core.dashboard.wording import resolutions
 from producer_core.dlq import DeadLetterFilter, Group
 from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
+from producer_core.store.resolved_causes import CauseStatus
 
 _REFRESH = 2.0
 _COLUMNS = tuple(map(Column, ("Failed", "Topic", "Key", "Error", "Verdict", "Text")))
 _GROUP_COLUMNS = (Column("Count", number=True), Column("Trend"), Column("Cause", wide=True), Column("Seen"))
+_CLUSTER_LINKS = 3
 _COLLAPSED = 4
 """Number of groups that are shown at first; a button shows the others."""
 _DRAWN_FILTER = "dead_letters_drawn_filter"
@@ -52,6 +56,8 @@ def show(path: Path) -> None:
         st.fragment(_totals, run_every=every)(path)
         common.live_toggle()
     st.fragment(_exceeded_limits, run_every=every)(path)
+    st.fragment(decisions.late, run_every=every)(path)
+    st.fragment(_removed_clusters, run_every=every)(path)
     if problem is not None:
         common.message("warning", f"The URL is invalid, so all pending dead letters are shown. {problem}")
     with common.panel(path):
@@ -60,6 +66,7 @@ def show(path: Path) -> None:
         st.session_state[_DRAWN_FILTER] = query.filter
         dead_letter_actions.filter_changed()
     st.fragment(_live, run_every=every)(path)
+    st.fragment(decisions.table, run_every=every)(path)
 
 
 def _totals(path: Path) -> None:
@@ -90,6 +97,29 @@ def _exceeded_limits(path: Path) -> None:
     with contextlib.suppress(StoreError):  # the totals already show the error
         if excess := _counts(path).excess:
             common.message("warning", dead_letter_wording.over(excess))
+
+
+def _removed_clusters(path: Path) -> None:
+    """Show the pending dead letters of clusters that no longer exist, with a link to those of each cluster."""
+    with contextlib.suppress(StoreError):
+        counts = _counts(path)
+        if not counts.load.removed:
+            return
+        common.message("quiet", dead_letter_wording.of_removed_clusters(counts.load.removed))
+        if dead_letter_url.current().where.cluster_id in counts.removed:
+            return
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            pending = [cluster for cluster, number in counts.removed.items() if number]
+            for cluster in pending[:_CLUSTER_LINKS]:
+                st.button(
+                    f"{counts.removed[cluster]:,} of {dead_letter_wording.visible_line(cluster, 60)}",
+                    key=f"dead_letters_cluster_{cluster}", type="tertiary", icon=":material/filter_alt:",
+                    on_click=_show_cluster, args=(cluster,),
+                )  # fmt: skip
+
+
+def _show_cluster(cluster: str) -> None:
+    dead_letter_url.narrow(cluster_id=cluster, state="dead")
 
 
 def _show_archived() -> None:
@@ -153,10 +183,13 @@ def _group_rows(causes: dead_letter_queries.CauseGroups, selected: str | None) -
     groups = causes.groups
     if causes.one is not None and causes.one not in groups:
         groups = (causes.one, *groups)
-    return [_group_row(group, selected=group.fingerprint == selected) for group in groups]
+    return [
+        _group_row(group, causes.statuses.get(group.fingerprint), selected=group.fingerprint == selected)
+        for group in groups
+    ]
 
 
-def _group_row(group: Group, *, selected: bool) -> TableRow:
+def _group_row(group: Group, status: CauseStatus | None, *, selected: bool) -> TableRow:
     topics = [dead_letter_wording.visible_line(topic, 60) for topic in group.topics]
     shown = topics if selected else topics[:3]
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""
@@ -165,8 +198,14 @@ def _group_row(group: Group, *, selected: bool) -> TableRow:
     meaning = f"{group.meaning} {group.advice}".strip() or "This error code has no description."
     sample = dead_letter_wording.visible_line(dead_letter.masked(group.sample_text))
     trend = dead_letter_wording.trend(group.trend.counts, group.trend.width)
+    resolution = (
+        "" if status is None else dead_letter.masked(resolutions.state(status, common.zone(), time.time()))
+    )
     cause = (
         TablePart(title, button="pressed", tooltip="Show only this group"),
+        TablePart(resolution, "bad" if status is not None and status.is_back else "plain")
+        if resolution
+        else "",
         TablePart(meaning, tooltip=meaning),
         TablePart(sample, "mono", tooltip=sample),
         f"{wording.plural(group.count, 'dead letter')}: {verdicts}. Group {group.fingerprint}."
@@ -182,12 +221,12 @@ def _group_row(group: Group, *, selected: bool) -> TableRow:
 
 def _draw(path: Path, query: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
     """Draw the list and the actions. The actions are above the list, but are drawn once the selection is known."""
-    above = st.container()
+    above, removed = st.container(), _counts(path).removed
     left, right = st.columns([3, 2])
     with left:
         ids = selectable_table(
             _COLUMNS,
-            [_row(item) for item in page.dead_letters],
+            [_row(item, removed=item.cluster_id in removed) for item in page.dead_letters],
             Selection(
                 query.dead_letter, dead_letter_url.open, details=".st-key-pc-dead-letter:has(.pc-facts)"
             ),
@@ -270,13 +309,13 @@ def _pages(query: DeadLetterQuery, page: queries.DeadLetterPage) -> None:
         )  # fmt: skip
 
 
-def _row(item: DeadLetter) -> TableRow:
+def _row(item: DeadLetter, *, removed: bool) -> TableRow:
     replays = f" ({wording.plural(item.replay_count, 'replay')})" if item.replay_count else ""
     texts = (
         dead_letter_wording.visible_line(item.topic, 80),
         dead_letter_wording.key_cell(item.key),
         dead_letter_wording.visible_line(item.code, 60),
-        item.verdict.replace("_", " ") + replays,
+        item.verdict.replace("_", " ") + replays + (", cluster no longer exists" if removed else ""),
         dead_letter_wording.visible_line(dead_letter.masked(item.error_text)),
     )
     failed = TablePart(at=item.failed_at, button="expanded", tooltip="Show details")

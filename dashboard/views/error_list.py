@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 import streamlit as st
@@ -16,6 +17,8 @@ from producer_core.dashboard.queries.issues import Issue
 from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.views import common, header
 from producer_core.dashboard.wording import errors as error_wording
+from producer_core.dashboard.wording import resolutions
+from producer_core.store.resolved_causes import CauseStatus
 
 FOLDS = ("Issues", "Groups", "Codes", "Kinds", "Topics")
 _MAX_ROWS = 40
@@ -70,6 +73,7 @@ def _issue(page: ErrorsPage, one: Issue, selected: bool) -> TableRow:
     title: list[str | TablePart] = [TablePart(one.code, "strong")]
     if one.new:
         title.append(TablePart("new", "badge", tooltip="First seen in this range."))
+    title += _resolution(one.status)
     topic = TablePart(
         wording.short(one.topic, 48), href=header.link("errors", topic=one.topic), tooltip=one.topic
     )
@@ -87,6 +91,14 @@ def _issue(page: ErrorsPage, one: Issue, selected: bool) -> TableRow:
         ),
         selected=selected,
     )
+
+
+def _resolution(status: CauseStatus | None) -> list[str | TablePart]:
+    """Return a badge for a cause that is resolved or back, with its state as the tooltip."""
+    if status is None or status.present is None:
+        return []
+    text = mask_text(resolutions.state(status, common.zone(), time.time()))
+    return [TablePart(mask_text(resolutions.badge(status)) or "resolved", "badge", tooltip=text)]
 
 
 def _seen(one: Issue, now: float) -> Cell:
@@ -156,6 +168,7 @@ def _group(page: ErrorsPage, line: GroupLine, selected: bool) -> TableRow:
     ]
     if line.new:
         title.append(TablePart("new", "badge", tooltip="The group has no dead letters before this range."))
+    title += _resolution(line.status)
     text = mask_text(group.sample_text)
     sample = TablePart(
         wording.short(text, _MAX_SAMPLE), tooltip=text[:1000] if len(text) > _MAX_SAMPLE else ""

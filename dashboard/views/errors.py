@@ -19,6 +19,7 @@ from producer_core.dashboard.queries.view import View
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import (
     adaptive_cache,
+    cause_resolution,
     common,
     error_group,
     error_list,
@@ -36,6 +37,7 @@ def show(path: Path) -> None:
     group = st.query_params.get("group")
     if group:
         st.fragment(error_group.show, run_every=header.every(view))(path, view, group)
+        cause_resolution.show(path, group)
     st.fragment(_live, run_every=header.every(view))(path, view, group)
     st.fragment(_export, run_every=header.every(view))(path, view)
 

@@ -17,7 +17,15 @@ from producer_core.dashboard.components.live_table import Column, TablePart, Tab
 from producer_core.dashboard.html import Node, node
 from producer_core.dashboard.queries.settings import SettingsPage
 from producer_core.dashboard.server import doctor_run, replay_worker
-from producer_core.dashboard.views import common, header, reads, retention, setting_table, settings_reads
+from producer_core.dashboard.views import (
+    common,
+    header,
+    objectives,
+    reads,
+    retention,
+    setting_table,
+    settings_reads,
+)
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -36,6 +44,7 @@ def show(path: Path) -> None:
     with common.panel(path):
         _doctor(path)
     retention.show(path, REFRESH)
+    objectives.show(path)
     st.fragment(_limits, run_every=REFRESH)(path)
     left, right = st.columns(2, gap="medium")
     with left:

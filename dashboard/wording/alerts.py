@@ -11,8 +11,11 @@ from producer_core.alerts.conditions import (
     METRICS,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -227,6 +230,18 @@ def _condition(name: str, condition: Condition) -> str:
             return f"a producer has pending messages and settles none for {span(after)}"
         case Absence(after=after):
             return f"a topic with earlier traffic receives nothing for {span(after)}"
+        case ObjectiveMissed(min_overdue=least):
+            return (
+                "a topic misses its decision objective over 28 days, and "
+                f"{plural(least, 'pending dead letter is', 'pending dead letters are')} past the deadline"
+            )
+        case ObjectiveBurn(used=used):
+            return (
+                "the deadlines that a topic missed in the last hour, and those of its pending dead letters in the next hour, "
+                f"use {used:.0%} of the error budget of its decision objective"
+            )
+        case CauseReturned(min_pending=least):
+            return f"a cause that was marked as resolved is back, with {plural(least, 'pending dead letter')} or more"
         case RouteFailing(after=after):
             return f"notifications via a route fail for {span(after)}"
         case InvalidRuleFile():

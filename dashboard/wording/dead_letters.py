@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from producer_core._internal.masking import LONGEST, display_key, display_value, mask_headers, rules
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 from producer_core.dashboard.wording.numbers import size
 from producer_core.dashboard.wording.time import age, last, moment
 from producer_core.dlq import DeadLetterFilter
-from producer_core.dlq.limits import DeadLetterLimits, DeadLetterLoad, LimitExcess
+from producer_core.dlq.limits import EXPLANATION, DeadLetterLimits, DeadLetterLoad, LimitExcess
 
 VERDICTS: Mapping[str, str] = {
     "not_sent": "never left the client; safe to resend",
@@ -44,7 +44,7 @@ STATE_PHRASES: Mapping[str, str] = {
 }
 """As STATES, for use after "is" or "are"."""
 
-OVER_LIMIT = "When a limit is exceeded, an alert fires; nothing is dropped."
+OVER_LIMIT = EXPLANATION
 
 _FILTER_NAMES = {
     "topic": "topic",
@@ -176,12 +176,25 @@ def waiting(load: DeadLetterLoad, bounds: DeadLetterLimits, now: float) -> str:
     """Return the pending dead letters against their limits."""
     number = f"{plural(load.dead_letters, 'dead letter')} pending"
     number += f" (limit {bounds.dead_letters:,})" if bounds.dead_letters else ""
+    number += f", and {load.removed:,} of clusters that no longer exist" if load.removed else ""
     volume = size(load.bytes) + (f" (limit {size(bounds.bytes)})" if bounds.bytes else "")
     oldest = ""
     if load.oldest is not None:
         oldest = f", oldest {age(now - load.oldest)}"
         oldest += f" (limit {age(bounds.age)})" if bounds.age else ""
     return f"{number}; {volume}{oldest}."
+
+
+def of_removed_clusters(count: int) -> str:
+    """Return what dead letters of clusters that no longer exist mean, and what to do."""
+    return (
+        f"{plural(count, 'dead letter is', 'dead letters are')} of a cluster that no longer exists. No alert counts "
+        f"{them(count)}. Archive {them(count)}, or replay {them(count)} to another cluster: producer-core dlq replay --to."
+    )
+
+
+def of_removed_cluster(cluster_id: str) -> str:
+    return f"{visible_line(cluster_id, 80)} no longer exists. No alert counts this dead letter."
 
 
 # content of a record

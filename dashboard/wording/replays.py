@@ -49,6 +49,8 @@ ACTS: Mapping[str, str] = {
     "replay_cancel": "cancelled",
     "replay_end": "ended",
     "archive": "archived records",
+    "resolve": "marked a cause as resolved",
+    "reopen": "reopened a cause",
 }
 
 _ACTS_WITHOUT_DETAIL = ("replay", "replay_go", "replay_pause", "replay_resume", "replay_cancel")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.numbers import count, size
+from producer_core.dlq.limits import EXPLANATION
 
 MEANINGS: Mapping[str, str] = {
     "keep_seconds": "Statistics per second; then aggregated to minutes.",
@@ -20,10 +21,7 @@ MEANINGS: Mapping[str, str] = {
 """The meaning of each setting of a store."""
 
 NEVER_DELETED = "Pending dead letters and the audit log are never deleted."
-LIMITS_NOTE = (
-    "When a limit is exceeded, an alert fires; nothing is dropped. "
-    "Producers may set limits that are not set here."
-)
+LIMITS_NOTE = f"{EXPLANATION} Producers may set limits that are not set here."
 COMMAND_NOTE = "To change limits and retention from a shell; the change is audited. “default” resets a setting, “none” removes a limit:"
 ALWAYS_MASKED = (
     "Always masked: fields and headers whose names indicate a secret (password, token, authorization, api_key, …), "

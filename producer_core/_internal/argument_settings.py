@@ -14,6 +14,7 @@ Kind = Literal["flag", "whole", "number", "text", "list"]
 
 ARGUMENTS: Mapping[str, Kind] = {
     "application": "text",
+    "application_version": "text",
     "circuit_breaker": "flag",
     "cluster_id": "text",
     "dead_letter_topic": "text",

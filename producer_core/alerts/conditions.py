@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+from producer_core._internal.time_span import DAY as DAY
+from producer_core._internal.time_span import HOUR as HOUR
+from producer_core._internal.time_span import MINUTE as MINUTE
+from producer_core._internal.time_span import span as span
 
 By = Literal["topic", "producer", "store"]
 """The subjects of an alert: each topic, each producer, or the whole store."""
 
-Section = Literal["sums", "latencies", "producers", "dead_letters", "routes"]
+Section = Literal["sums", "latencies", "producers", "dead_letters", "decisions", "causes", "routes"]
 """A part of a snapshot. A rule is not evaluated while its part is missing."""
 
 
@@ -170,6 +173,31 @@ class Absence:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectiveMissed:
+    """A topic misses its objective for decisions, and at least `min_overdue` pending dead letters are past their deadline."""
+
+    min_overdue: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveBurn:
+    """The error budget of an objective for decisions burns too fast.
+
+    The deadlines missed in the last hour and those of the next hour, of dead letters that are still pending, use at least
+    this share of the budget of four weeks.
+    """
+
+    used: float = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class CauseReturned:
+    """Messages fail for a cause that was marked as resolved, and at least `min_pending` of them are pending."""
+
+    min_pending: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class RouteFailing:
     """Notifications via a route have failed for `after` seconds."""
 
@@ -186,7 +214,17 @@ class InvalidRuleFile:
     """The rules file contains mistakes and is ignored."""
 
 
-Condition = Threshold | BurnRate | Absence | RouteFailing | InvalidRuleFile | ReportedByProducer
+Condition = (
+    Threshold
+    | BurnRate
+    | Absence
+    | ObjectiveMissed
+    | ObjectiveBurn
+    | CauseReturned
+    | RouteFailing
+    | InvalidRuleFile
+    | ReportedByProducer
+)
 
 
 REPORTED = ReportedByProducer()
@@ -203,6 +241,10 @@ def sections_of(condition: Condition) -> frozenset[Section]:
             return frozenset({"producers", "sums"})
         case Absence():
             return frozenset({"producers"})
+        case ObjectiveMissed() | ObjectiveBurn():
+            return frozenset({"decisions"})
+        case CauseReturned():
+            return frozenset({"causes"})
         case RouteFailing():
             return frozenset({"routes"})
         case InvalidRuleFile() | ReportedByProducer():
@@ -238,6 +280,12 @@ def describe(condition: Condition) -> str:
             return f"error budget of {100 - objective * 100:.4g}% burns at {factors}, by {by}"
         case Absence(of=of, after=after):
             return f"no {of} for {span(after)}" if of != "producer" else f"no heartbeat for {span(after)}"
+        case ObjectiveMissed(min_overdue=least):
+            return f"decision objective missed and overdue dead letters >= {least}, by topic"
+        case ObjectiveBurn(used=used):
+            return f"{used:.0%} of the budget of a decision objective burns within the last and the next hour, by topic"
+        case CauseReturned(min_pending=least):
+            return f"a resolved cause is back and its pending dead letters >= {least}, by cause"
         case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
         case InvalidRuleFile():
@@ -256,11 +304,3 @@ def limit(metric: str, bound: float) -> str:
     if metric.startswith("latency_"):
         return f"{bound:g} s"
     return f"{100 * bound:.4g}%" if metric in _SHARES else f"{bound:,g}"
-
-
-def span(seconds: float) -> str:
-    """Return a length of time as text: `90 s`, `5 min`, `6 h`, `3 d`."""
-    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds >= size and (seconds % size == 0 or seconds >= 3 * size):
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from producer_core.alerts import evaluate_decisions
 from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
     BurnRate,
     By,
+    CauseReturned,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -65,6 +69,12 @@ def _find(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert
             yield from _stalled(name, rule, condition, snapshot)
         case Absence() as condition:
             yield from _no_traffic(name, rule, condition, snapshot)
+        case ObjectiveMissed() as condition:
+            yield from evaluate_decisions.missed(name, rule, condition, snapshot)
+        case ObjectiveBurn() as condition:
+            yield from evaluate_decisions.burn(name, rule, condition, snapshot)
+        case CauseReturned() as condition:
+            yield from evaluate_decisions.returned(name, rule, condition, snapshot)
         case RouteFailing(after=limit):
             for route, (since, answer) in snapshot.failing_routes.items():
                 if snapshot.now - since >= limit:

@@ -214,6 +214,9 @@ CONDITIONS: Mapping[str, Mapping[str, Convert]] = {
         "after": positive_duration,
         "lookback": positive_duration,
     },
+    "objective_missed": {"min_overdue": count},
+    "objective_burn": {"used": share},
+    "cause_returned": {"min_pending": count},
     "route": {"after": positive_duration},
 }
 

@@ -13,8 +13,11 @@ from producer_core.alerts.conditions import (
     METRICS,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -42,6 +45,9 @@ _DETAILS = {
     "producer": ("seen", "client", "pending"),
     "delivery": ("client", "after"),
     "traffic": ("after",),
+    "objective_missed": ("met", "objective", "overdue", "within"),
+    "objective_burn": ("met", "objective", "overdue", "within", "due", "first"),
+    "cause_returned": ("topic", "group", "code", "since", "who", "resolved", "count"),
     "route": ("reason",),
 }
 _NUMBERS = {
@@ -50,6 +56,9 @@ _NUMBERS = {
     "producer": ("threshold",),
     "delivery": ("value",),
     "traffic": ("value",),
+    "objective_missed": ("value", "threshold"),
+    "objective_burn": ("value", "threshold"),
+    "cause_returned": ("value", "threshold"),
 }
 """`_DETAILS` and `_NUMBERS`: the placeholders of a rule's text besides {subject}, by kind of rule."""
 
@@ -310,6 +319,12 @@ def _kind(condition: Condition) -> str:
             return "burn_rate"
         case Absence():
             return "absence"
+        case ObjectiveMissed():
+            return "objective_missed"
+        case ObjectiveBurn():
+            return "objective_burn"
+        case CauseReturned():
+            return "cause_returned"
         case RouteFailing():
             return "route"
         case InvalidRuleFile() | ReportedByProducer():

@@ -14,8 +14,11 @@ from producer_core.alerts.conditions import (
     SLOW,
     Absence,
     BurnRate,
+    CauseReturned,
     Condition,
     InvalidRuleFile,
+    ObjectiveBurn,
+    ObjectiveMissed,
     RouteFailing,
     Threshold,
 )
@@ -108,6 +111,29 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             for_=MINUTE,
             keep_firing_for=10 * MINUTE,
         ),
+        "decision_objective_missed": AlertRule(
+            "critical",
+            "{subject}: {met} of the dead letters were decided in time, the objective is {objective}; {overdue} past the "
+            "deadline",
+            "Replay or archive the oldest dead letters of the topic first.",
+            condition=ObjectiveMissed(),
+            keep_firing_for=MINUTE,
+            inhibits=("decision_objective_burn", "dead_letters_old"),
+        ),
+        "decision_objective_burn": AlertRule(
+            "warning",
+            "{subject}: {due} must be decided within an hour, the first by {first}; together with the last hour they use "
+            "{value:,.0%} of the error budget, the objective is {objective}",
+            "Replay or archive the oldest dead letters of the topic before their deadline.",
+            condition=ObjectiveBurn(),
+            keep_firing_for=MINUTE,
+        ),
+        "cause_returned": AlertRule(
+            "warning",
+            "{topic}: {code} is back {since}, {count} pending; {who} resolved it on {resolved}",
+            "Open the group of dead letters: its history shows the earlier fix. Fix the cause again, then replay.",
+            condition=CauseReturned(),
+        ),
         "delivery_stalled": AlertRule(
             "critical",
             "{client}: no message has been settled for {after}; {value:,.0f} pending",
@@ -162,8 +188,9 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "high_dlq_size": AlertRule(
             "warning",
-            "Pending dead letters: {value:,.0f}; dlq_size_threshold is {threshold:,.0f}",
-            "Open the groups of dead letters, fix the causes, then replay or archive them.",
+            "Pending dead letters: {value:,.0f}; the application warns above {threshold:,.0f} (dlq_size_threshold)",
+            "Open the groups of dead letters, fix the causes, then replay or archive them. This is an early warning: the limit "
+            "of the store is dlq_max_size.",
             keep_firing_for=5 * MINUTE,
             shared=True,
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from producer_core._internal.decision_objective import DecisionObjective
 from producer_core.alerts.alert_state import Silence
 from producer_core.alerts.conditions import METRICS, Section, Threshold, sections_of, windows_of
 from producer_core.alerts.rules import AlertRule
@@ -68,6 +69,39 @@ class DeadLetterCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionCounts:
+    """The decisions on the dead letters of a topic with an objective, over its period.
+
+    `evaluated` were decided, or had their deadline, within the period; `missed` of them missed it, `missed_lately` in the
+    last hour. `overdue` pending ones are past their deadline; `due` ones have it within an hour, the first at `next_at`.
+    """
+
+    topic: str
+    objective: DecisionObjective
+    evaluated: int
+    missed: int
+    missed_lately: int
+    overdue: int
+    due: int
+    next_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedCause:
+    """A cause that was marked as resolved and failed again: `pending` dead letters, the first one at `back_at` with this
+    `version` of the application (empty: unknown) on `topic`."""
+
+    fingerprint: str
+    code: str
+    topic: str
+    version: str
+    back_at: float
+    resolved_at: float
+    resolved_by: str
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """The state of a store at `now`. Windows are seconds back from `now`; `missing` lists the parts that were not read."""
 
@@ -76,6 +110,8 @@ class StoreSnapshot:
     latencies: Mapping[float, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
     producers: tuple[ProducerState, ...] = ()
     dead_letters: Mapping[str, DeadLetterCounts] = field(default_factory=dict)
+    decisions: tuple[DecisionCounts, ...] = ()
+    returned: tuple[ReturnedCause, ...] = ()
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
     problem: tuple[str, str] | None = None
@@ -109,6 +145,8 @@ class SnapshotNeeds:
     latency_windows: tuple[float, ...]
     dead_letter_windows: tuple[float, ...]
     dead_letters: bool
+    decisions: bool
+    causes: bool
 
     @classmethod
     def of(cls, rules: Iterable[AlertRule]) -> SnapshotNeeds:
@@ -126,4 +164,6 @@ class SnapshotNeeds:
             latency_windows=tuple(sorted(windows("latencies"))),
             dead_letter_windows=tuple(sorted(windows("dead_letters"))),
             dead_letters=any("dead_letters" in sections_of(condition) for condition in conditions),
+            decisions=any("decisions" in sections_of(condition) for condition in conditions),
+            causes=any("causes" in sections_of(condition) for condition in conditions),
         )

@@ -25,6 +25,7 @@ from uuid import uuid4
 
 from confluent_kafka.admin import AdminClient
 
+from producer_core._internal.removed_clusters import EMBEDDED
 from producer_core.brokers.mock import MockCluster
 from producer_core.brokers.rejections import Rejections, drain
 from producer_core.errors import BrokerError, ConfigError
@@ -51,7 +52,7 @@ class EmbeddedBroker:
     def __init__(self, *, brokers: int = 3, topics: Mapping[str, int] | None = None) -> None:
         if brokers < 1:
             raise ConfigError("An embedded cluster needs at least one broker.")
-        self.cluster_id = f"embedded-{uuid4()}"
+        self.cluster_id = f"{EMBEDDED}{uuid4()}"
         # With one initial broker, librdkafka gives auto-created topics one replica, and so partition n to broker n +
         # 1: never to the brokers that are added for a topic of their own. These topics have four partitions.
         self._mock = MockCluster(1)

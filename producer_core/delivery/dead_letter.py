@@ -21,6 +21,7 @@ class ProducerInfo:
     version: str
     cluster_id: Callable[[], str]
     application: str = ""
+    application_version: str = ""
 
 
 class ReplayRecord(NamedTuple):
@@ -74,6 +75,7 @@ def make_dead_letter(
         host=producer.host,
         version=producer.version,
         application=producer.application,
+        application_version=producer.application_version,
     )
 
 
@@ -96,6 +98,7 @@ def from_malformed_input(
         NEVER_A_MESSAGE, failure.kind, failure.code, text, fingerprint(failure.code, text),
         (Attempt(now, failure.code, text),), now, now, replayable=False, source=source, host=producer.host,
         version=producer.version, application=producer.application,
+        application_version=producer.application_version,
     )  # fmt: skip
 
 

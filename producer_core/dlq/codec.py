@@ -23,7 +23,7 @@ _FAILURE = (
 _ORIGIN = ("accepted_at", "failed_at", "source", "host", "version", "replay_count")
 LETTER_COLUMNS = (
     *(*_RECORD, "value_size", *_FAILURE, "attempts", *_ORIGIN),
-    *("operation_id", "state_at", "landed_partition", "landed_offset", "application"),
+    *("operation_id", "state_at", "landed_partition", "landed_offset", "application", "application_version"),
 )
 WRITTEN_COLUMNS = (*LETTER_COLUMNS, "key_mark")
 BODY_COLUMNS = ("message_id", "value", "headers", "timestamp_ms", "attempts")
@@ -39,7 +39,16 @@ _SAME = {field.name for field in fields(DeadLetter)} & {*LETTER_COLUMNS} - {"att
 _FIELDS = frozenset(field.name for field in fields(DeadLetter))
 _BYTES = ("key", "value")
 _record_of, _failure_of, _origin_of = attrgetter(*_RECORD), attrgetter(*_FAILURE), attrgetter(*_ORIGIN)
-_TEXTS = ("topic", "error_text", "verdict_reason", "source", "host", "code", "application")
+_TEXTS = (
+    "topic",
+    "error_text",
+    "verdict_reason",
+    "source",
+    "host",
+    "code",
+    "application",
+    "application_version",
+)
 _texts_of = attrgetter(*_TEXTS)
 
 
@@ -55,7 +64,8 @@ def dead_letter_row(
     size = None if dead_letter.value is None else len(dead_letter.value)
     return (
         *(*_record_of(dead_letter), size, *_failure_of(dead_letter), len(dead_letter.attempts)),
-        *(*_origin_of(dead_letter), operation_id, now, None, None, dead_letter.application),
+        *(*_origin_of(dead_letter), operation_id, now, None, None),
+        *(dead_letter.application, dead_letter.application_version),
     )
 
 
@@ -132,16 +142,16 @@ def read_attempts(text: str) -> tuple[Attempt, ...]:
 
 
 def write_line(dead_letter: DeadLetter) -> bytes:
-    """Return one line of JSON; bytes are base64. It lacks the application, which versions without such names reject.
+    """Return one line of JSON; bytes are base64. It lacks the application and its version, which earlier versions reject.
 
-    The store finds the application with the producer's id.
+    The store finds both with the producer's id.
     """
     dead_letter = encodable(dead_letter)
     record = {field.name: getattr(dead_letter, field.name) for field in fields(dead_letter)}
     record |= {name: _text(record[name]) for name in _BYTES}
     record["headers"] = [[name, _text(value)] for name, value in dead_letter.headers]
     record["attempts"] = [[one.failed_at, one.code, one.text] for one in dead_letter.attempts]
-    del record["application"]
+    del record["application"], record["application_version"]
     return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
 
 

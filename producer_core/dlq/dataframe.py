@@ -53,6 +53,7 @@ def frame(
         "producer_id": pyarrow.array([one.producer_id for one in dead_letters], text),
         "cluster_id": pyarrow.array([one.cluster_id for one in dead_letters], text),
         "application": pyarrow.array([one.application for one in dead_letters], text),
+        "application_version": pyarrow.array([one.application_version for one in dead_letters], text),
     }
     if bodies:
         columns["value"] = pyarrow.array([_value(one, masked, decoder) for one in dead_letters], text)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _MERGED_COLUMNS = (
     *("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id"),
-    "application",
+    *("application", "first_failed_at", "application_version"),
 )
 _BODY_COLUMNS = ("message_id", "attempts")
-_APPLICATIONS = (
-    "SELECT producer_id, application FROM producers WHERE application <> '' AND list_contains(?, producer_id)"
-)
+_APPLICATIONS = """
+ SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') FROM producers
+ WHERE list_contains(?, producer_id)"""
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
-Stored = tuple[float, float, int, bool, str | None, str, tuple[Attempt, ...]]
+Stored = tuple[float, float, int, bool, str | None, str, float | None, str, tuple[Attempt, ...]]
 
 
 def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
@@ -63,16 +63,24 @@ def _with_applications(
     connection: duckdb.DuckDBPyConnection, dead_letters: list[DeadLetter]
 ) -> list[DeadLetter]:
     """Return the dead letters with the applications of their producers where they have none, as those from a spill file."""
-    unnamed = list({one.producer_id for one in dead_letters if not one.application})
+    unnamed = list(
+        {one.producer_id for one in dead_letters if not (one.application and one.application_version)}
+    )
     if not unnamed:
         return dead_letters
-    names = dict(connection.execute(_APPLICATIONS, [unnamed]).fetchall())
+    found = connection.execute(_APPLICATIONS, [unnamed]).fetchall()
+    known = {producer_id: (name, version) for producer_id, name, version in found if name or version}
     return [
-        replace(one, application=names[one.producer_id])
-        if not one.application and one.producer_id in names
-        else one
+        _with_application(one, *known[one.producer_id]) if one.producer_id in known else one
         for one in dead_letters
     ]
+
+
+def _with_application(dead_letter: DeadLetter, name: str, version: str) -> DeadLetter:
+    name, version = dead_letter.application or name, dead_letter.application_version or version
+    if (name, version) == (dead_letter.application, dead_letter.application_version):
+        return dead_letter
+    return replace(dead_letter, application=name, application_version=version)
 
 
 def write_failed_replay(
@@ -106,6 +114,8 @@ def _as_stored(dead_letter: DeadLetter) -> Stored:
         dead_letter.quarantined,
         None,
         dead_letter.application,
+        None,
+        dead_letter.application_version,
         dead_letter.attempts,
     )
 
@@ -121,14 +131,16 @@ def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
         return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
-    _, accepted_at, replay_count, quarantined, _, application, attempts = earlier
+    _, accepted_at, replay_count, quarantined, _, application, _, version, attempts = earlier
+    own = application in ("", dead_letter.application)  # another application may have replayed it
     return replace(
         dead_letter,
         state="dead",
         accepted_at=accepted_at,
         replay_count=replay_count,
         quarantined=quarantined,
-        application=application or dead_letter.application,  # another application may have replayed it
+        application=application or dead_letter.application,
+        application_version=(own and dead_letter.application_version) or version or "",
         attempts=tuple(dict.fromkeys((*attempts, *dead_letter.attempts))),
     )
 
@@ -144,12 +156,24 @@ def _replace(
         for table in ("dead_letters", "dead_letter_bodies"):
             delete(connection, table, replaced)
     rows = [
-        codec.written_row(dead_letter, now=now, operation_id=_operation(stored.get(dead_letter.message_id)))
+        (
+            *codec.written_row(
+                dead_letter, now=now, operation_id=_operation(stored.get(dead_letter.message_id))
+            ),
+            _first_failure(stored.get(dead_letter.message_id)),
+        )
         for dead_letter in dead_letters
     ]
-    insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
+    insert(connection, "dead_letters", (*codec.WRITTEN_COLUMNS, "first_failed_at"), rows)
     insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, list(map(codec.body_row, dead_letters)))
 
 
 def _operation(stored: Stored | None) -> str | None:
     return stored[4] if stored else None
+
+
+def _first_failure(stored: Stored | None) -> float | None:
+    """Return when a message that fails again became a dead letter for the first time."""
+    if stored is None:
+        return None
+    return stored[0] if stored[6] is None else stored[6]

@@ -12,13 +12,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from producer_core.alerts.health import DEFAULT_THRESHOLDS
 from producer_core.events import Notice
+from producer_core.store.removed_clusters import removed_clusters
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 OVER, WITHIN = "dlq_over_bound", "dlq_within_bound"
 """The kinds of the notices for a limit that is exceeded, and met again."""
+
+EXPLANATION = (
+    "The limits of pending dead letters are those of the store: dlq_max_size, dlq_max_bytes and dlq_max_age. When a limit is "
+    "exceeded, an alert fires; nothing is dropped. Before that, each application warns above its dlq_size_threshold, by "
+    f"default {DEFAULT_THRESHOLDS['dlq_size_threshold']:.0f} dead letters."
+)
+"""The explanation of the limits wherever a person sees one."""
 
 LimitKind = Literal["number", "bytes", "age"]
 
@@ -40,7 +49,8 @@ _UNCHANGED_INTERVAL = 60.0
 _DAY = 86400.0
 
 _LOAD = """
-SELECT count(*), coalesce(sum(value_size), 0), min(failed_at) FROM dead_letters WHERE state = 'dead'"""
+SELECT count(*) FILTER (NOT gone), coalesce(sum(value_size), 0), min(failed_at) FILTER (NOT gone), count(*) FILTER (gone)
+FROM (SELECT value_size, failed_at, list_contains(?::VARCHAR[], cluster_id) AS gone FROM dead_letters WHERE state = 'dead')"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +76,15 @@ class DeadLetterLimits:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLoad:
-    """The number of pending dead letters, the bytes of their values, and the time of the oldest failure."""
+    """The number of pending dead letters, the bytes of all their values, and the time of the oldest failure.
+
+    `removed` more dead letters are of clusters that no longer exist; only `bytes` includes them.
+    """
 
     dead_letters: int
     bytes: int
     oldest: float | None
+    removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +107,13 @@ def exceeded_limits(load: DeadLetterLoad, limits: DeadLetterLimits, now: float) 
     return tuple(_exceeded(load, limits, now))
 
 
-def measure(store: Store) -> DeadLetterLoad:
+def measure(store: Store, now: float) -> DeadLetterLoad:
     """Return the pending dead letters of a store; takes less than a second for ten million."""
     with store.borrow() as connection:
-        row = connection.execute(_LOAD).fetchone()
+        row = connection.execute(_LOAD, [list(removed_clusters(store, now))]).fetchone()
     assert row is not None, "an aggregate query returns one row"
-    dead_letters, size, oldest = row
-    return DeadLetterLoad(int(dead_letters), int(size), oldest)
+    dead_letters, size, oldest, removed = row
+    return DeadLetterLoad(int(dead_letters), int(size), oldest, int(removed))
 
 
 class LimitWatch:
@@ -128,7 +142,7 @@ class LimitWatch:
             self._next = started + _EMPTY_INTERVAL
             return []
         with store.borrow():  # once for both queries
-            load = measure(store)
+            load = measure(store, now)
             found = exceeded_limits(load, self._limits.overridden_by(store.settings()), now)
         duration = self._timer() - started
         interval = _MIN_INTERVAL if load.dead_letters else _EMPTY_INTERVAL

@@ -14,6 +14,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from producer_core.errors import TokenUnavailable
 from producer_core.kafka.clients import admin
+from producer_core.kafka.topic_retention import retention_ms
 
 _NO_SUCH = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _UNAVAILABLE = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
@@ -29,6 +30,7 @@ class TopicConfig:
     partitions: int | None
     max_message_bytes: int | None = None
     cleanup_policy: str | None = None
+    retention_ms: int | None = None
     trouble: str = ""
     unread: str = ""
 
@@ -125,7 +127,12 @@ class TopicConfigQuery:
             return TopicConfig(partitions, unread="no response in time")
         config = {entry.name: entry.value for entry in answer.values()}
         limit = str(config.get("max.message.bytes") or "")
-        return TopicConfig(partitions, int(limit) if limit.isdigit() else None, config.get("cleanup.policy"))
+        return TopicConfig(
+            partitions,
+            int(limit) if limit.isdigit() else None,
+            config.get("cleanup.policy"),
+            retention_ms(config),
+        )
 
 
 def cleanup_policies(

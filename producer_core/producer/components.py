@@ -107,6 +107,7 @@ class Components:
                 __version__,
                 self.known_cluster,
                 options.application,
+                options.application_version,
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice

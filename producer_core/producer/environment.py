@@ -15,7 +15,7 @@ from producer_core.config import librdkafka_settings
 from producer_core.errors import ConfigError
 from producer_core.producer.settings_arguments import check_arguments
 
-_OWN_VARIABLES = ("application", "store")
+_OWN_VARIABLES = ("application", "application_version", "store")
 """Arguments whose variables the producer and the commands read themselves. A variable overrides the file."""
 
 

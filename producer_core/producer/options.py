@@ -51,6 +51,7 @@ class ProducerOptions:
     circuit_breaker: CircuitBreaker | None = None
     on_severe_errors: OnSevereErrors = "continue"
     application: str = ""
+    application_version: str = ""
     dead_letter_topic: DeadLetterTopic | None = None
     open_producer: OpenProducer | None = None
     """Opens a producer without a store, which publishes dead letters."""

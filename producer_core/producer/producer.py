@@ -51,6 +51,7 @@ from producer_core.messages import (
 from producer_core.metrics.counters import Metrics
 from producer_core.producer import arguments
 from producer_core.producer.application import application_name
+from producer_core.producer.application import application_version as version_of
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
 from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
@@ -113,6 +114,8 @@ class ReliableKafkaProducer:
     `application` names the application that the producer belongs to. Statistics and dead letters carry the name, and the
     producer's methods list, count and replay the dead letters of this application only. Default: `PRODUCER_CORE_APPLICATION`,
     else OpenTelemetry's service name (`OTEL_SERVICE_NAME`), else none (docs/how-to/share-a-store.md).
+    `application_version` is kept with each dead letter, so that a resolved cause that returns shows the version
+    (docs/how-to/resolve-causes.md). Default: `PRODUCER_CORE_APPLICATION_VERSION`, else OpenTelemetry's `service.version`.
 
     `dead_letter_topic="{topic}-dlt"` also publishes each dead letter to a Kafka topic; a function of the DeadLetter chooses
     its topic, and DeadLetterTopic adds the headers of another dialect. It needs a store. The topics must exist
@@ -156,6 +159,7 @@ class ReliableKafkaProducer:
         circuit_breaker: CircuitBreaker | bool = False,
         on_severe_errors: OnSevereErrors = "continue",
         application: str | None = None,
+        application_version: str | None = None,
         dead_letter_topic: DeadLetterTopic | Callable[[DeadLetter], str | None] | str | None = None,
         transport: TransportFactory | None = None,
         clock: Callable[[], float] = time.time,
@@ -187,6 +191,7 @@ class ReliableKafkaProducer:
             transport=transport, clock=clock, tracing=tracing, on_severe_errors=on_severe_errors,
             circuit_breaker=arguments.circuit_breaker_of(circuit_breaker),
             application=application_name(application, os.environ),
+            application_version=version_of(application_version, os.environ),
             dead_letter_topic=arguments.dead_letter_topic_of(dead_letter_topic, has_store=store is not None),
             open_producer=partial(
                 ReliableKafkaProducer, store=None, run_replays=False, retry_config=self.retry_config,

@@ -57,7 +57,6 @@ from producer_core.store.merge import next_batch
 from producer_core.store.paths import check_writable
 
 if TYPE_CHECKING:
-    from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
     from producer_core.metrics.telemetry import TelemetryPublisher
     from producer_core.producer.dead_letter_topic.store_publishing import StorePublishing
     from producer_core.replay import Inconclusive, Operation, ReplayProducer
@@ -116,7 +115,7 @@ class StoreBackend:
         self._run_replays = False
         self._stopping = False
         client, store, topic = options.client, options.store, options.telemetry_topic
-        self._settings = _settings(client, session.folder, options.dead_letter_topic)
+        self._settings = _settings(options, session.folder)
         assert store is not None  # else MemoryBackend
         telemetry = _publisher(client, topic, session.folder, self._clock)
         self._alert_reporter = AlertReporter(
@@ -295,6 +294,7 @@ class StoreBackend:
                 cluster_id=self._cluster_id,
                 producer_id=self._producer.identity,
                 application=self._options.application,
+                application_version=self._options.application_version,
             )
         )
         logger.warning(
@@ -491,11 +491,16 @@ class StoreBackend:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
     def _named(self, dead_letter: DeadLetter) -> DeadLetter:
-        """Return an own dead letter with the application's name: the store may not have the producer's row yet."""
+        """Return an own dead letter with the application's name and version, which a spill file lacks: the store may not have
+        the producer's row yet."""
         own = self._producer is not None and dead_letter.producer_id == self._producer.identity
-        if not own or dead_letter.application:
+        if not own:
             return dead_letter
-        return replace(dead_letter, application=self._options.application)
+        return replace(
+            dead_letter,
+            application=dead_letter.application or self._options.application,
+            application_version=dead_letter.application_version or self._options.application_version,
+        )
 
     def _record_compression(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None
@@ -567,14 +572,17 @@ def _ledger_enabled(ledger: bool | None, telemetry_topic: str | None) -> bool:
     return bool(ledger) or (ledger is None and telemetry_topic is not None)
 
 
-def _settings(
-    client: ClientConfig, journal_dir: Path | None, dead_letter_topic: DeadLetterTopic | None
-) -> str:
-    """Return the masked client settings, and what the next producer recognizes this one's journal and dead letters by."""
-    journal = {} if journal_dir is None else {"journal_dir": str(journal_dir.resolve())}
-    name = None if dead_letter_topic is None else dead_letter_topic.identity
-    topic = {} if name is None else {"dead_letter_topic": name}
-    return orjson.dumps({**client.masked(), **journal, **topic}, default=str).decode()
+def _settings(options: ProducerOptions, journal_dir: Path | None) -> str:
+    """Return the masked client settings, what the next producer recognizes this one's journal and dead letters by, and the
+    version of the application."""
+    found = dict(options.client.masked())
+    if journal_dir is not None:
+        found["journal_dir"] = str(journal_dir.resolve())
+    if options.dead_letter_topic is not None and options.dead_letter_topic.identity is not None:
+        found["dead_letter_topic"] = options.dead_letter_topic.identity
+    if options.application_version:
+        found["application_version"] = options.application_version
+    return orjson.dumps(found, default=str).decode()
 
 
 def _ledger(client: ClientConfig, session: StoredSession) -> AckLedger | None:

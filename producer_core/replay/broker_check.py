@@ -33,7 +33,8 @@ class TopicCheck:
 
     `newer_keys` counts the dead letters whose key has a newer record among the `looked_at` records that were read.
     `complete` says that all relevant records were read, or that no scan was requested. `lost_partitions` counts the
-    dead letters that request a partition that the topic does not have. `scanned` says whether keys were looked up.
+    dead letters that request a partition that the topic does not have. `scanned` says whether keys were looked up. `retention_ms`
+    is the topic's retention.ms; -1 keeps records without limit, None means that it was not read.
     """
 
     topic: str
@@ -49,6 +50,7 @@ class TopicCheck:
     text: str
     lost_partitions: int = 0
     scanned: bool = True
+    retention_ms: int | None = None
 
     @property
     def compacted(self) -> bool:
@@ -276,6 +278,7 @@ class _Topic:
             text=" ".join(self._sentences()),
             lost_partitions=self.lost,
             scanned=self.scan is not None,
+            retention_ms=self.facts.retention_ms,
         )
 
     def _sentences(self) -> list[str]:

@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from producer_core._internal.decision_objective import SETTING as OBJECTIVES
+from producer_core._internal.decision_objective import objectives_of
+from producer_core._internal.removed_clusters import SETTING as REMOVED_CLUSTERS
+from producer_core._internal.removed_clusters import marked_clusters
 from producer_core.errors import ConfigError
 from producer_core.store.retention import Retention
 
@@ -24,22 +28,29 @@ TRACE_PLACEHOLDER = "{trace_id}"
 SCHEMA_REGISTRY = "schema_registry"
 """The address of the schema registry that decodes values for display. It never has credentials."""
 _TEXTS = (TRACE_LINK, SCHEMA_REGISTRY)
+_KNOWN = (*KEPT, *BOUNDS, *_TEXTS, OBJECTIVES, REMOVED_CLUSTERS)
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 
 def check(changes: Mapping[str, Any]) -> None:
     """Raise ConfigError for an unknown setting or an invalid value. None is the default."""
     for name, value in changes.items():
-        if name not in (*KEPT, *BOUNDS, *_TEXTS):
+        if name not in _KNOWN:
             raise ConfigError(
                 f"There is no setting {name!r:.60}.",
-                fix=f"The settings are {', '.join((*KEPT, *BOUNDS, *_TEXTS))}.",
+                fix=f"The settings are {', '.join(_KNOWN)}.",
             )
         if name == TRACE_LINK:
             _check_trace_link(value)
             continue
         if name == SCHEMA_REGISTRY:
             _check_schema_registry(value)
+            continue
+        if name == OBJECTIVES:
+            objectives_of({name: value})
+            continue
+        if name == REMOVED_CLUSTERS:
+            marked_clusters({name: value})
             continue
         if value is None or (value == 0 and value is not False and name in BOUNDS):
             continue

@@ -6,10 +6,13 @@ import click
 
 from producer_core.cli.dlq import (
     archive_purge,
+    clusters,
     export_import,
     list_groups,
+    objective,
     publish_fetch,
     replay_dead_letters,
+    resolve,
     show,
 )
 
@@ -30,6 +33,7 @@ def dlq() -> None:
       producer-core dlq show MESSAGE_ID             one message with its history
       producer-core dlq replay --topic orders       send them again
       producer-core dlq archive --group 1f2e3d4c5b6a   archive them; "dlq restore" undoes it
+      producer-core dlq objective list              time to decision, and how soon they must be decided
     """
 
 
@@ -40,6 +44,9 @@ for command in (
     *archive_purge.COMMANDS,
     *export_import.COMMANDS,
     *publish_fetch.COMMANDS,
+    *resolve.COMMANDS,
+    objective.objective,
+    clusters.clusters,
 ):
     dlq.add_command(command)
 dlq.add_command(archive_purge.archive, name="clear")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from producer_core._internal.masking import mask_text
-from producer_core._internal.plural import plural
+from producer_core._internal.plural import plural, them
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
 
@@ -52,7 +53,7 @@ def list_(
       producer-core dlq list --json --limit 10 | jq .total
 
     The JSON object is {"total": number of matches, "records": [...], "next": start of the next page, or null}; times
-    are seconds since 1970. With --body, "total" counts the matches of the other options, and "search" describes how
+    are seconds since 1970, and "cluster_removed" says that the cluster no longer exists ("dlq clusters"). With --body, "total" counts the matches of the other options, and "search" describes how
     much was searched. --after is equally fast on every page; --offset is not.
 
     Keys and error texts are masked (values and headers too, in "dlq show"): by field names such as password, token or
@@ -146,15 +147,26 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
       producer-core dlq groups
       producer-core dlq groups --topic orders --since 1d
 
-    The JSON object is {"total": number of matching dead letters, "groups": [...]}.
+    A cause that was marked as resolved ("dlq resolve") has its history, and "back since VERSION" if it failed again.
+
+    The JSON object is {"total": number of matching dead letters, "groups": [...]}; "resolution" of a group is null, or its
+    state ("resolved", "back" or "reopened") with its history.
     """
-    _, dead, where = _opened(store_path, given)
+    from producer_core.cli.dlq.resolve import status_json, status_lines
+    from producer_core.store.resolved_causes import cause_statuses
+
+    store, dead, where = _opened(store_path, given)
     found = dead.groups(where, limit=limit)
-    total = dead.count(where)
+    total, statuses = dead.count(where), cause_statuses(store)
     if as_json:
-        output.emit(
-            {"total": total, "groups": [_masked_group(group) for group in map(dataclasses.asdict, found)]}
-        )
+        records = [
+            {
+                **_masked_group(dataclasses.asdict(group)),
+                "resolution": status_json(statuses.get(group.fingerprint)),
+            }
+            for group in found
+        ]
+        output.emit({"total": total, "groups": records})
         return
     if not found:
         output.say("No dead letters match.")
@@ -173,6 +185,9 @@ def groups(store_path: Path | None, limit: int, as_json: bool, **given: Any) -> 
         )
         if group.advice:
             output.say(f"  {group.advice}")
+        if (status := statuses.get(group.fingerprint)) is not None:
+            for line in status_lines(status):
+                output.say(f"  {line}")
 
 
 COMMANDS = (list_, groups)
@@ -190,10 +205,18 @@ def _records(
     rows: Sequence[dict[str, Any]], dead: DeadLetters, store: Store, *, reveal: bool
 ) -> list[dict[str, Any]]:
     from producer_core.dlq.displayed_body import decoder_of, keys_with_schema
+    from producer_core.store.removed_clusters import removed_clusters
 
     decoder = decoder_of(store)
     headers = dead.headers(keys_with_schema((row["message_id"], row["key"]) for row in rows))
-    return [_record(row, headers.get(row["message_id"], ()), decoder, reveal=reveal) for row in rows]
+    removed = removed_clusters(store, time.time())
+    return [
+        {
+            **_record(row, headers.get(row["message_id"], ()), decoder, reveal=reveal),
+            "cluster_removed": row["cluster_id"] in removed,
+        }
+        for row in rows
+    ]
 
 
 def _record(row: dict[str, Any], headers: Headers, decoder: SchemaDecoder, *, reveal: bool) -> dict[str, Any]:
@@ -211,6 +234,9 @@ def _record(row: dict[str, Any], headers: Headers, decoder: SchemaDecoder, *, re
     record["group"] = row["fingerprint"]
     return record
 
+
+_OPTIONAL = ("key", "cluster")
+"""Columns of the list that are left out if none of its rows has a value."""
 
 _OUTDATED_VERDICT = {"replaying": "(replaying)", "replayed": "(replayed)", "landed": "(on the topic)"}
 """By state, what is shown instead of the verdict on the failure, which does not hold for a record that a replay has sent."""
@@ -233,11 +259,19 @@ def _list(records: list[dict[str, Any]]) -> None:
             "failed": output.ago(row["failed_at"]),
             "verdict": _OUTDATED_VERDICT.get(row["state"], row["verdict"]),
             "code": row["code"],
+            "cluster": "no longer exists" if row["cluster_removed"] else "-",
             "error": output.shorten(row["source"] or row["error_text"], 60),
         }
         for row in records
     ]
     columns = (
-        [name for name in rows[0] if name != "key" or any(row["key"] != "-" for row in rows)] if rows else []
+        [name for name in rows[0] if name not in _OPTIONAL or any(row[name] != "-" for row in rows)]
+        if rows
+        else []
     )
     output.table(columns, [[row[name] for name in columns] for row in rows], shrink={*columns} - {"message"})
+    if number := sum(row["cluster_removed"] for row in records):
+        output.say(
+            f"{plural(number, 'dead letter is', 'dead letters are')} of a cluster that no longer exists, and no alert counts "
+            f'{them(number)}. Archive {them(number)}, or use "dlq replay --to" with another cluster.'
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from producer_core.events import DeadLetter
     from producer_core.store import Store
 
+_REMOVED = ", which no longer exists"
 _NOT_REPLAYABLE = "This input never became a message, so it cannot be replayed."
 
 
@@ -59,6 +61,7 @@ def show_(
     from producer_core.dlq.timeline import timeline
     from producer_core.dlq.trace_link import trace_of
     from producer_core.store import Store
+    from producer_core.store.removed_clusters import removed_clusters
 
     store = Store.open(store_path, create=False)
     dead = DeadLetters(store)
@@ -73,11 +76,13 @@ def show_(
     content = _content(
         dead_letter, store, registry_options.chosen_registry(url, settings, config_file), reveal
     )
+    removed = dead_letter.cluster_id in removed_clusters(store, time.time())
     if as_json:
         body = _to_json(dead_letter, history, content, reveal=reveal)
-        output.emit({**body, "trace": None if trace is None else trace._asdict()})
+        linked = None if trace is None else trace._asdict()
+        output.emit({**body, "trace": linked, "cluster_removed": removed})
     else:
-        _print(dead_letter, history, trace, content, reveal=reveal)
+        _print(dead_letter, history, trace, content, reveal=reveal, removed=removed)
 
 
 show_.name = "show"
@@ -140,6 +145,7 @@ def _print(
     content: _Content,
     *,
     reveal: bool,
+    removed: bool,
 ) -> None:
     text = _unchanged if reveal else mask_text
     partition = "" if dead_letter.partition is None else f", partition {dead_letter.partition}"
@@ -152,7 +158,8 @@ def _print(
             ("verdict", f"{dead_letter.verdict}: {text(dead_letter.verdict_reason)}"),
             ("error", f"{dead_letter.code}: {text(dead_letter.error_text)}"),
             ("group", dead_letter.fingerprint),
-            *([("application", dead_letter.application)] if dead_letter.application else []),
+            *([("cluster", f"{dead_letter.cluster_id}{_REMOVED if removed else ''}")] if dead_letter.cluster_id else []),
+            *([("application", _application(dead_letter))] if _application(dead_letter) else []),
             ("producer", f"{dead_letter.producer_id} on {dead_letter.host or 'an unknown host'}, version {dead_letter.version or '?'}"),
             ("failed", f"{output.moment(dead_letter.failed_at)} ({output.ago(dead_letter.failed_at)})"),
             ("replays", f"{dead_letter.replay_count} failed" if dead_letter.replay_count else "none"),
@@ -165,6 +172,11 @@ def _print(
     _print_content(dead_letter, content.value, reveal=reveal)
     if not reveal:
         output.say("Secrets, card numbers and addresses are masked; use --reveal to show them.", err=True)
+
+
+def _application(dead_letter: DeadLetter) -> str:
+    version = dead_letter.application_version
+    return f"{dead_letter.application} {f'version {version}' if version else ''}".strip()
 
 
 def _trace_text(trace: RecordTrace) -> str:

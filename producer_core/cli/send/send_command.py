@@ -64,8 +64,8 @@ registers the schema. With -X value.serializer=avro (or json) instead, the lates
 LEDGER. The acknowledged rows are recorded in the store (and on --telemetry-topic), so that "producer-core pipeline
 integrity" can verify the topic row by row.
 
-SETTINGS. --config-file may be a producer's file. Its application, cluster_id, dead_letter_topic, delivery and
-telemetry_topic apply unless an option sets them; a note names the other arguments of a producer, which do not.
+SETTINGS. --config-file may be a producer's file. Its application, application_version, cluster_id, dead_letter_topic, delivery
+and telemetry_topic apply unless an option sets them; a note names the other arguments of a producer, which do not.
 
 CTRL-C stops reading, waits for the rows in flight, and prints how to resume. A second Ctrl-C abandons the rows in
 flight.
@@ -274,6 +274,7 @@ def send(
             dedup=dedup,
             circuit_breaker=circuit_breaker,
             application=application,
+            application_version=of_file.get("application_version"),
             telemetry_topic=telemetry_topic,
             dead_letter_topic=dead_letter_topic,
             resumable=resumable,
@@ -297,7 +298,14 @@ def send(
     ctx.exit(summary.exit_code)
 
 
-_FROM_FILE = ("application", "cluster_id", "dead_letter_topic", "delivery", "telemetry_topic")
+_FROM_FILE = (
+    "application",
+    "application_version",
+    "cluster_id",
+    "dead_letter_topic",
+    "delivery",
+    "telemetry_topic",
+)
 """Arguments of a producer that `send` takes from a file of settings, unless an option sets them."""
 
 

@@ -139,7 +139,8 @@ def _attempts(value: Any) -> bool:
 _CHECKS: dict[str, Check] = {
     "message_id": _id,
     **dict.fromkeys(("cluster_id", "producer_id", "topic", "verdict_reason", "code"), _text),
-    **dict.fromkeys(("error_text", "fingerprint", "host", "version", "application"), _text),
+    **dict.fromkeys(("error_text", "fingerprint", "host", "version"), _text),
+    **dict.fromkeys(("application", "application_version"), _text),
     "source": _or_none(_text),
     "verdict": _one_of(Verdict),
     "kind": _one_of(Kind),
@@ -155,7 +156,7 @@ _CHECKS: dict[str, Check] = {
     "headers": _headers,
     "attempts": _attempts,
 }
-ABSENT_EARLIER: Record = {"application": ""}
+ABSENT_EARLIER: Record = {"application": "", "application_version": ""}
 """Fields that exports of earlier versions do not have, with their defaults."""
 _DEAD_LETTER_FIELDS = tuple(
     name

@@ -103,6 +103,7 @@ def dead_letter_of(
         host=origin.host or "",
         version=origin.version or "",
         application=origin.application or "",
+        application_version=origin.application_version or "",
         replay_count=generation,
         quarantined=generation >= quarantine_after,
     )

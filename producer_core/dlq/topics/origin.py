@@ -64,6 +64,7 @@ class RecordOrigin:
     host: str | None = None
     version: str | None = None
     application: str | None = None
+    application_version: str | None = None
     source: str | None = None
     replayable: str | None = None
     history: str | None = None

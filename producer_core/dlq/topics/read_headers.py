@@ -78,6 +78,7 @@ _CANONICAL: Mapping[str, tuple[str, Decode]] = {
     "client.host": ("host", text),
     "client.version": ("version", text),
     "client.application": ("application", text),
+    "client.application_version": ("application_version", text),
     "source": ("source", text),
     "replayable": ("replayable", text),
     "history": ("history", text),

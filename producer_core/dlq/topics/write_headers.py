@@ -80,6 +80,8 @@ def _canonical(dead_letter: DeadLetter) -> Pairs:
         yield "dlq.client.version", dead_letter.version.encode()
     if dead_letter.application:
         yield "dlq.client.application", truncate(dead_letter.application, MESSAGE)
+    if dead_letter.application_version:
+        yield "dlq.client.application_version", truncate(dead_letter.application_version, MESSAGE)
     if dead_letter.source:
         yield "dlq.source", truncate(dead_letter.source, MESSAGE)
     if not dead_letter.replayable:

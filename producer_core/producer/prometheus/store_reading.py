@@ -34,6 +34,7 @@ from producer_core.producer.prometheus.readings import (
     TopicReading,
 )
 from producer_core.store import Store
+from producer_core.store.removed_clusters import removed_clusters
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -123,7 +124,10 @@ def read(store: Store, now: float, latencies: LatencyTotals | None = None) -> Re
             producers=ProducersReading(**producers),
             applications=_applications(store, now),
             dead_letters=_dead_letters(store),
-            oldest_dead_letters={row["topic"]: row["oldest"] for row in store.rows("alerts_letters")},
+            oldest_dead_letters={
+                row["topic"]: row["oldest"]
+                for row in store.rows("alerts_letters", removed=removed_clusters(store, now))
+            },
             firing_alerts=_firing_alerts(store),
             store=StoreReading(store.path.stat().st_size, heartbeat_at, _alert_evaluation(store, now)),
         )

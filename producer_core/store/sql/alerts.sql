@@ -116,20 +116,25 @@ WHERE window_start > $since AND window_start <= $now
 GROUP BY topic, bucket;
 
 -- name: alerts_letters
--- Pending dead letters by topic: their number from the hourly counts, the oldest from a scan of its hour only.
+-- Pending dead letters by topic: their number from the hourly counts, the oldest from a scan of its hour only. Those of
+-- clusters that no longer exist ($removed) are left out.
 WITH hours AS (
-    SELECT topic, hour, sum(n) AS n FROM dead_letter_counts WHERE state = 'dead' GROUP BY topic, hour HAVING sum(n) > 0
+    SELECT topic, hour, sum(n) AS n FROM dead_letter_counts
+    WHERE state = 'dead' AND list_contains($removed::VARCHAR[], cluster_id) IS NOT TRUE
+    GROUP BY topic, hour HAVING sum(n) > 0
 ), topics AS (
     SELECT topic, sum(n)::BIGINT AS count, min(hour) AS hour FROM hours GROUP BY topic
 )
 SELECT t.topic, any_value(t.count) AS count, coalesce(min(d.failed_at), any_value(t.hour) * 3600.0) AS oldest
 FROM topics t LEFT JOIN dead_letters d
   ON d.topic = t.topic AND d.state = 'dead' AND d.failed_at >= t.hour * 3600 AND d.failed_at < (t.hour + 1) * 3600
+     AND list_contains($removed::VARCHAR[], d.cluster_id) IS NOT TRUE
 GROUP BY t.topic;
 
 -- name: alerts_letters_came
--- Dead letters of this time that are still pending, by topic.
-SELECT topic, count(*) AS count FROM dead_letters WHERE failed_at > $since AND state = 'dead' GROUP BY topic;
+-- Dead letters of this time that are still pending, by topic; those of clusters that no longer exist ($removed) are left out.
+SELECT topic, count(*) AS count FROM dead_letters
+WHERE failed_at > $since AND state = 'dead' AND list_contains($removed::VARCHAR[], cluster_id) IS NOT TRUE GROUP BY topic;
 
 -- name: alerts_failing_routes
 -- The notification routes that do not work, since when, and the last response.

@@ -48,10 +48,13 @@ WHERE window_start >= $since AND window_start > last AND ($producer IS NULL OR p
 GROUP BY topic ORDER BY topic;
 
 -- name: overview_waiting
--- Pending dead letters by topic, error code and verdict, from the counts.
+-- Pending dead letters by topic, error code and verdict, from the counts. Those of clusters that no longer exist ($removed)
+-- count only if the cluster is selected.
 SELECT topic, code, verdict, sum(n)::BIGINT AS count
 FROM dead_letter_counts
-WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic) AND ($cluster IS NULL OR cluster_id = $cluster)
+WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic)
+  AND CASE WHEN $cluster IS NULL THEN list_contains($removed::VARCHAR[], cluster_id) IS NOT TRUE
+           ELSE cluster_id = $cluster END
 GROUP BY topic, code, verdict HAVING sum(n) > 0 ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_waiting_of
@@ -59,7 +62,9 @@ GROUP BY topic, code, verdict HAVING sum(n) > 0 ORDER BY count DESC, topic, code
 SELECT topic, code, verdict, count(*) AS count
 FROM dead_letters
 WHERE state = 'dead' AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
-  AND ($cluster IS NULL OR cluster_id = $cluster) AND ($application IS NULL OR application = $application)
+  AND CASE WHEN $cluster IS NULL THEN list_contains($removed::VARCHAR[], cluster_id) IS NOT TRUE
+           ELSE cluster_id = $cluster END
+  AND ($application IS NULL OR application = $application)
 GROUP BY topic, code, verdict ORDER BY count DESC, topic, code, verdict;
 
 -- name: overview_missing

@@ -56,8 +56,8 @@ def test_only_pending_dead_letters_are_measured(store):
     dead_letters.add([dead_letter(1, value=b"12345"), dead_letter(2, value=None), dead_letter(3, value=b"1")])
     dead_letters.archive(DeadLetterFilter(ids=("m-3",)), who="ann", origin="python")
 
-    assert measure(store) == DeadLetterLoad(2, 5, dead_letter(1).failed_at)
-    assert measure(Store.open(store.path.with_name("empty.duckdb"))) == DeadLetterLoad(0, 0, None)
+    assert measure(store, NOW) == DeadLetterLoad(2, 5, dead_letter(1).failed_at)
+    assert measure(Store.open(store.path.with_name("empty.duckdb")), NOW) == DeadLetterLoad(0, 0, None)
 
 
 class Timer:
@@ -95,7 +95,7 @@ def test_the_watch_measures_every_five_seconds_and_less_often_without_dead_lette
     timer, measured_at = Timer(), []
     monkeypatch.setattr(
         "producer_core.dlq.limits.measure",
-        lambda store: measured_at.append(timer.now) or DeadLetterLoad(dead_letters, 0, None),
+        lambda store, now: measured_at.append(timer.now) or DeadLetterLoad(dead_letters, 0, None),
     )
     watch = LimitWatch(DeadLetterLimits(), timer=timer)
 
@@ -110,7 +110,7 @@ def test_an_empty_store_is_measured_again_after_a_write_and_once_a_minute(store,
     timer, measured_at = Timer(), []
     monkeypatch.setattr(
         "producer_core.dlq.limits.measure",
-        lambda store: measured_at.append(timer.now) or DeadLetterLoad(0, 0, None),
+        lambda store, now: measured_at.append(timer.now) or DeadLetterLoad(0, 0, None),
     )
     watch, writer = LimitWatch(DeadLetterLimits(), timer=timer), Store.open(store.path)
     for second in range(200):
@@ -125,7 +125,7 @@ def test_an_empty_store_is_measured_again_after_a_write_and_once_a_minute(store,
 def test_a_slow_measurement_is_taken_less_often(store, monkeypatch):
     timer, measured_at = Timer(), []
 
-    def slow(store):
+    def slow(store, now):
         measured_at.append(timer.now)
         timer.now += 0.5
         return DeadLetterLoad(1, 0, None)

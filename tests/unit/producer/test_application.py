@@ -9,7 +9,7 @@ from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import ConfigError
 from producer_core.metrics import recorder
-from producer_core.producer.application import application_name
+from producer_core.producer.application import application_name, application_version
 from producer_core.producer.environment import settings_from
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.replays import dead_letter, message_id
@@ -49,9 +49,10 @@ def test_the_variable_is_not_a_client_setting():
     }
 
 
-def producer_of(store, application=None):
+def producer_of(store, application=None, settings=None):
     return ReliableKafkaProducer(
         "memory:1",
+        settings,
         store=store,
         cluster_id="here",
         application=application,
@@ -69,6 +70,73 @@ def test_the_store_and_dead_letters_carry_the_name(store, monkeypatch):
     (row,) = store.rows("producers")
     (found,) = DeadLetters(store).find(DeadLetterFilter())
     assert (row["application"], found.application) == ("checkout", "checkout")
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "version"),
+    [
+        ("4.2.1", {"PRODUCER_CORE_APPLICATION_VERSION": "4.2.0"}, "4.2.1"),
+        (None, {"PRODUCER_CORE_APPLICATION_VERSION": "4.2.0"}, "4.2.0"),
+        (None, {"OTEL_RESOURCE_ATTRIBUTES": "service.name=checkout,service.version=4%2E1"}, "4.1"),
+        (None, {}, ""),
+    ],
+)
+def test_the_version_comes_from_the_argument_the_variable_or_opentelemetry(given, environment, version):
+    assert application_version(given, environment) == version
+
+
+@pytest.mark.parametrize("version", ["", " 4.2", "4\n2", "x" * 256, 4.2])
+def test_an_invalid_version_is_refused(version):
+    with pytest.raises(ConfigError, match="is not the version of an application"):
+        application_version(version, {})
+
+
+def test_dead_letters_carry_the_version(store, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_APPLICATION_VERSION", "4.2.1")
+
+    with producer_of(store) as producer:
+        producer.dead_letter("orders", b"{", code="malformed", text="not JSON")
+
+    (found,) = DeadLetters(store).find(DeadLetterFilter())
+    assert (found.application, found.application_version) == ("", "4.2.1")
+
+
+def test_a_version_among_the_settings_applies(store):
+    with producer_of(store, settings={"application_version": "4.2.1"}) as producer:
+        producer.dead_letter("orders", b"{", code="malformed", text="not JSON")
+
+    (found,) = DeadLetters(store).find(DeadLetterFilter())
+    assert found.application_version == "4.2.1"
+
+
+def test_a_spilled_dead_letter_gets_its_version_from_its_producer(store):
+    with producer_of(store, settings={"application_version": "4.2.1"}) as producer:
+        identity = producer.identity
+    spilled = read_line(write_line(dead_letter(1, producer_id=identity, application_version="4.2.1")))
+    assert spilled.application_version == ""
+
+    DeadLetters(store).add([spilled])
+
+    assert DeadLetters(store).get(message_id(1)).application_version == "4.2.1"
+
+
+def test_a_message_that_fails_again_has_the_version_that_failed_last(store):
+    DeadLetters(store).add([dead_letter(1, application_version="4.2.0")])
+
+    DeadLetters(store).add([dead_letter(1, application_version="4.2.1", failed_at=2e9)])
+
+    assert DeadLetters(store).get(message_id(1)).application_version == "4.2.1"
+
+
+def test_a_failed_replay_of_another_application_or_without_a_version_keeps_the_version(store):
+    known = {"application": "checkout", "application_version": "4.2.0"}
+    DeadLetters(store).add([dead_letter(1, **known), dead_letter(2, **known)])
+
+    other = dead_letter(1, application="operator", application_version="9", failed_at=2e9)
+    DeadLetters(store).add([other, dead_letter(2, application="checkout", failed_at=2e9)])
+
+    versions = {DeadLetters(store).get(message_id(number)).application_version for number in (1, 2)}
+    assert versions == {"4.2.0"}
 
 
 def test_a_dead_letter_that_close_finds_unwritten_carries_the_name(store, monkeypatch):

@@ -77,7 +77,7 @@ def test_the_dead_letter_alert_shows_the_current_number(store):
     DeadLetters(store).add([rejected(number) for number in range(120)])
     page = queries.overview(store, "5 min", NOW)
     assert [found["text"] for found in page.alerts] == [
-        "Pending dead letters: 120; dlq_size_threshold is 100"
+        "Pending dead letters: 120; the application warns above 100 (dlq_size_threshold)"
     ]
     assert page.dead_total == 120
 
