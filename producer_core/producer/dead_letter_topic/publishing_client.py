@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from producer_core.config import ClientConfig
 from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
@@ -13,6 +14,7 @@ from producer_core.dlq.topics.topic_sender import Probe, PublishingProducer, Top
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.producer.dead_letter_topic.bounded_lookup import BoundedLookup
 from producer_core.producer.dead_letter_topic.client_settings import publishing_settings
+from producer_core.producer.dead_letter_topic.lookup_ahead import LookupAhead, Upcoming
 from producer_core.producer.dead_letter_topic.targets import TargetNames
 
 
@@ -28,9 +30,16 @@ class PublishingClient:
     def open_producer(self) -> PublishingProducer:
         return self.open(self.config.bootstrap_servers, publishing_settings(self.config))
 
-    def sender(self, targets: TargetNames, while_waiting: Callable[[], None] = lambda: None) -> TopicSender:
+    def sender(
+        self,
+        targets: TargetNames,
+        while_waiting: Callable[[], None] = lambda: None,
+        upcoming: Upcoming = MappingProxyType({}),
+    ) -> TopicSender:
+        """Return a sender whose first lookup of a topic also looks for the upcoming dead letters."""
+        probe = LookupAhead(self._lookup, upcoming) if upcoming else self._lookup
         return TopicSender(
-            self.topic.dialect, probe=self._lookup, while_waiting=while_waiting, partitions=targets.partitions
+            self.topic.dialect, probe=probe, while_waiting=while_waiting, partitions=targets.partitions
         )
 
     @cached_property

@@ -19,6 +19,7 @@ from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePub
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
 from producer_core.errors import ProducerClosed, ReplayError
 from producer_core.producer.dead_letter_topic.direct_publications import log_refused
+from producer_core.producer.dead_letter_topic.lookup_ahead import Upcoming
 from producer_core.producer.dead_letter_topic.publisher import DONE, Round
 from producer_core.producer.dead_letter_topic.targets import UNFIT_CODES, TargetNames, reasons
 from producer_core.producer.dead_letter_topic.unrecorded_publications import UnrecordedPublications
@@ -33,7 +34,9 @@ ORIGIN = "producer"
 SETTING = "dead_letter_topic"
 """The key of a producer's settings in the store by which its dead letters are recognized after it ended."""
 _LISTING_ROWS = 2_000
-"""Dead letters of one listing. DuckDB sorts the whole table for 20,000, which takes 25 times as long."""
+"""Dead letters of one query. DuckDB sorts the whole table for 20,000, which takes 25 times as long."""
+_LISTINGS = 10
+"""Queries of one step, which looks for its dead letters with one reading of each topic."""
 _ENDED_AFTER_S = 30.0
 """Seconds without a heartbeat after which a producer counts as ended."""
 _LEASE_S = 75.0
@@ -91,7 +94,7 @@ class StorePublications:
         store: Callable[[], Store | None],
         owner: PublicationOwner,
         targets: TargetNames,
-        sender: Callable[[Callable[[], None]], TopicSender],
+        sender: Callable[[Callable[[], None], Upcoming], TopicSender],
         *,
         unrecorded: UnrecordedPublications,
         in_doubt: dict[str, float],
@@ -141,14 +144,17 @@ class StorePublications:
                 return Round(again=True)  # another process publishes from this store
             try:
                 publisher = SlicePublisher(
-                    events, self._sender(self._renew), only_dead=True, resend_unknown=True
+                    events,
+                    self._sender(self._renew, self._targets.upcoming(unpublished)),
+                    only_dead=True,
+                    resend_unknown=True,
                 )
                 troubles, whole = self._publish_all(store, unpublished, events, publisher, producer)
             finally:
                 lease.drop()
             if not whole:
                 return Round(again=bool(troubles), more=not troubles, trouble=reasons(troubles))
-        if len(listed) == _LISTING_ROWS:
+        if len(listed) == _LISTING_ROWS * _LISTINGS:
             self._position = (listed[-1].accepted_at, listed[-1].message_id)
             return Round(again=bool(troubles), more=not troubles, trouble=reasons(troubles))
         return self._end_pass()
@@ -193,7 +199,18 @@ class StorePublications:
         self._producers = [self._owner.producer_id, *ended]
 
     def _listed(self, store: Store) -> list[Listed]:
-        at, last = self._position
+        listed: list[Listed] = []
+        position = self._position
+        for _ in range(_LISTINGS):
+            found = self._next_listed(store, position)
+            listed += found
+            if len(found) < _LISTING_ROWS:
+                break
+            position = (found[-1].accepted_at, found[-1].message_id)
+        return listed
+
+    def _next_listed(self, store: Store, position: tuple[float, str]) -> list[Listed]:
+        at, last = position
         values = [
             self._since,
             self._producers,
@@ -211,13 +228,12 @@ class StorePublications:
 
     def _unpublished(self, store: Store, listed: Sequence[Listed]) -> list[Listed]:
         """Return those without an outcome. Their events are read afterwards: the store may have millions."""
-        if not listed:
-            return []
-        with store.borrow() as connection:
-            found = find_events(
-                connection, [one.message_id for one in listed], ("published", "not published")
-            )
-        done = {event.message_id for event in found if event.origin == ORIGIN}
+        done: set[str] = set()
+        for first in range(0, len(listed), _LISTING_ROWS):
+            ids = [one.message_id for one in listed[first : first + _LISTING_ROWS]]
+            with store.borrow() as connection:
+                found = find_events(connection, ids, ("published", "not published"))
+            done |= {event.message_id for event in found if event.origin == ORIGIN}
         return [one for one in listed if one.message_id not in done]
 
     def _publish_all(

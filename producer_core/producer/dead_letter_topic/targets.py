@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
+from producer_core.dlq.topics.publisher import Listed, topic_for
 from producer_core.errors import BrokerError, ConfigError
 from producer_core.events import DeadLetter
 
@@ -55,6 +56,14 @@ class TargetNames:
             else:
                 targets.topics[dead_letter.message_id] = name
         return targets
+
+    def upcoming(self, listed: Iterable[Listed]) -> dict[str, dict[str, float]]:
+        """Return the times of acceptance by topic and id. A function names a topic only from the whole dead letter."""
+        name = self._topic.topic
+        found: dict[str, dict[str, float]] = {}
+        for one in listed if isinstance(name, str) else ():
+            found.setdefault(topic_for(one.topic, str(name)), {})[one.message_id] = one.accepted_at
+        return found
 
     def forget(self, topics: Iterable[str]) -> None:
         """Check these topics again before the next record: one may have been deleted."""

@@ -28,6 +28,11 @@ from tests.fixtures.replays import dead_letter
 from tests.support import eventually
 
 FOUND = ProbeResult("found", 0, 7, 1, "The record is on the topic.")
+ABSENT = ProbeResult("not_found", None, None, 1, "The record is not on the topic.")
+
+
+def publishing_of(dead_letter):
+    return f"{dead_letter.topic}-dlt"
 
 
 def publishing_with(*, store, trouble):
@@ -43,6 +48,7 @@ def publishing_with(*, store, trouble):
 def test_old_dead_letters_that_cannot_be_published_hide_no_later_ones(cluster, store, monkeypatch, fails):
     """There are more of them than one listing has rows."""
     monkeypatch.setattr(store_publications, "_LISTING_ROWS", 2)
+    monkeypatch.setattr(store_publications, "_LISTINGS", 1)
     monkeypatch.setattr(publisher, "_PAUSES", (0.05,))
     cluster.denied.add("missing")
 
@@ -132,6 +138,33 @@ def test_a_dead_letter_of_an_earlier_process_is_looked_for_since_its_first_failu
         eventually(lambda: events(store, dead.message_id) == [("published", "at orders-dlt[0]@7")])
     assert asked == [("orders-dlt", [dead.message_id], 999_000)]
     assert cluster.ids("orders-dlt") == []
+
+
+@pytest.mark.parametrize("chosen", ["{topic}-dlt", publishing_of])
+def test_the_dead_letters_of_an_earlier_process_are_looked_for_together(cluster, store, monkeypatch, chosen):
+    """Regression: each slice read the topic again, with the records of all earlier slices."""
+    monkeypatch.setattr(topics_publisher, "SLICE", 10)
+    asked = []
+
+    def probe(topic, ids, since_ms):
+        asked.append(list(ids))
+        on_topic = {*cluster.ids(topic), dead[35].message_id}
+        return {one: FOUND if one in on_topic else ABSENT for one in ids}
+
+    monkeypatch.setattr(PublishingClient, "_lookup", property(lambda self: probe))
+    with cluster.producer(store, cluster_id="in-memory", dead_letter_topic=chosen) as producer:
+        dead = [
+            dead_letter(number, producer_id=producer.identity, cluster_id="in-memory", failed_at=time.time())
+            for number in range(100)
+        ]
+        DeadLetters(store).add(dead)
+        producer._components.dead_letter_backend._publishing.stored()
+        eventually(lambda: len(cluster.ids("orders-dlt")) == 99)
+    ids = [one.message_id for one in dead]
+    assert cluster.ids("orders-dlt") == ids[:35] + ids[36:]
+    assert events(store, ids[35]) == [("published", "at orders-dlt[0]@7")]
+    assert sorted(asked[0]) == sorted(ids) if isinstance(chosen, str) else len(asked) == 10
+    assert len(asked) == (1 if isinstance(chosen, str) else 10)
 
 
 def test_a_dead_letter_that_the_recorder_adds_while_the_store_becomes_available_is_not_forgotten():
