@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from producer_core._internal.decision_objective import DecisionObjective
-from producer_core.dlq.objectives import TopicDecisions, decisions, objectives
+from producer_core.dlq.objectives import READ_LIMIT, TopicDecisions, decisions, objectives
 from producer_core.replay.probe_time import ProbeTime, checked_retentions, probe_time
 from producer_core.store import Store
 
@@ -31,7 +31,7 @@ class DecisionsPage:
 
 def decisions_page(store: Store, now: float, seconds: float) -> DecisionsPage:
     """Return the decisions of the last `seconds`. The brokers are not asked: only dry runs have read the retention."""
-    with store.borrow():
+    with store.borrow(limit=READ_LIMIT):
         topics, known = decisions(store, now, since=now - seconds), checked_retentions(store)
     return DecisionsPage(now, topics, {one.topic: probe_time(one, known, now) for one in topics})
 

@@ -24,14 +24,17 @@ from producer_core.store.removed_clusters import removed_clusters
 if TYPE_CHECKING:
     from producer_core.store import Store
 
+READ_LIMIT = 5.0
+"""Seconds for a report: 0.7 s for two million dead letters."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicDecisions:
     """The decisions on the dead letters of a topic over a range of time, and its pending dead letters now.
 
     `evaluated` dead letters were decided within the range before their deadline, or had their deadline in it; `missed` of
-    them were not decided in time, `missed_lately` within the last AHEAD seconds. `p50` and `p95` are the exact quantiles, in seconds, of the time to decision of the
-    `decided` ones, which were decided within the range. `overdue` pending dead letters have missed their deadline, `due` ones
+    them were not decided in time, `missed_lately` within the last AHEAD seconds. `p50` and `p95` are the exact quantiles, in
+    seconds, of the time to decision of the `decided` ones, which were decided within the range. `overdue` pending dead letters have missed their deadline, `due` ones
     will miss it within AHEAD seconds if they are not decided, the first one at `next_at`. `doubtful_at`: the acceptance of the
     oldest pending dead letter that may be on its topic, on one of `clusters`. Times are seconds since 1970.
     """
@@ -99,7 +102,7 @@ def decisions(
 
     The default range is the PERIOD that ends now.
     """
-    with store.borrow():
+    with store.borrow(limit=READ_LIMIT):
         known = objectives(store)
         rows = store.rows(
             "decision_report",

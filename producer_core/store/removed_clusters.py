@@ -37,11 +37,16 @@ def removed_clusters(store: Store, now: float) -> tuple[str, ...]:
     """Return the ids of the clusters that no longer exist: marked ones, and embedded brokers without a running producer.
 
     An embedded broker ends with its process, and its next start has another id. Whether any other cluster exists is
-    known to operators only: an address that now belongs to another cluster proves nothing.
+    known to operators only: an address that now belongs to another cluster proves nothing. A mark counts until a producer
+    of the cluster is seen again.
     """
     with store.borrow():
         ended = store.rows("embedded_clusters_ended", prefix=EMBEDDED, alive_since=now - EMBEDDED_ENDED_AFTER)
-        return tuple(sorted({*_marked(store), *(row["cluster_id"] for row in ended)}))
+        gone = {row["cluster_id"] for row in ended}
+        if marks := _marked(store):
+            back = store.rows("clusters_seen_since", clusters=list(marks), times=list(marks.values()))
+            gone |= set(marks) - {row["cluster_id"] for row in back}
+        return tuple(sorted(gone))
 
 
 def cluster_states(store: Store, now: float) -> tuple[ClusterState, ...]:
@@ -66,7 +71,8 @@ def mark_removed(store: Store, cluster_id: str, removed: bool, *, who: str, orig
     """
     with store.borrow(write=True):
         marked = _marked(store)
-        if (cluster_id in marked) == removed:
+        is_marked = cluster_id in marked and (not removed or cluster_id in removed_clusters(store, now))
+        if is_marked == removed:
             raise ConfigError(
                 f"The cluster {cluster_id} is {'already' if removed else 'not'} marked as removed.",
                 fix="List the clusters with producer-core dlq clusters list.",
@@ -74,7 +80,9 @@ def mark_removed(store: Store, cluster_id: str, removed: bool, *, who: str, orig
         known = {one.cluster_id: one for one in cluster_states(store, now)}
         if removed:
             _check_removable(known.get(cluster_id), cluster_id)
-        kept = [one for one in marked if one != cluster_id] + [cluster_id] * removed
+        kept = {one: at for one, at in marked.items() if one != cluster_id}
+        if removed:
+            kept[cluster_id] = now
         store.change_settings({SETTING: kept or None}, who=who, origin=origin)
 
 
@@ -88,11 +96,11 @@ def _check_removable(known: ClusterState | None, cluster_id: str) -> None:
         raise ConfigError(f"A producer of the cluster {cluster_id} is running, so the cluster exists.")
 
 
-def _marked(store: Store) -> tuple[str, ...]:
+def _marked(store: Store) -> dict[str, float]:
     try:
         return marked_clusters(store.settings())
     except ConfigError:  # written by another version
-        return ()
+        return {}
 
 
 def _reason(marked: bool) -> str:

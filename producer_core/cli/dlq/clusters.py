@@ -18,7 +18,7 @@ def clusters() -> None:
     Dead letters of a cluster that no longer exists stay in the store, and the lists mark them, but no alert and no
     objective counts them. An embedded broker no longer exists 40 seconds after the last heartbeat of its producers, because
     its next start has another cluster id. For every other cluster, only an operator knows: a marked cluster counts as
-    removed until "unmark".
+    removed until "unmark", or until one of its producers is seen again.
 
     Their dead letters can be replayed to another cluster with "dlq replay --to", exported or archived.
 
@@ -66,7 +66,7 @@ def list_(store_path: Path | None, as_json: bool) -> None:
 def mark_removed_(cluster_id: str, store_path: Path | None, as_json: bool) -> None:
     """Mark that CLUSTER no longer exists, so that no alert counts its dead letters. The audit log records it.
 
-    A cluster with a running producer cannot be marked. Unmark a cluster that comes back.
+    A cluster with a running producer cannot be marked. The mark ends when a producer of the cluster is seen again.
     """
     _mark(cluster_id, True, store_path, as_json)
 

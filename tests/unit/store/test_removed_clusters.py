@@ -54,6 +54,25 @@ def test_a_marked_cluster_no_longer_exists_until_it_is_unmarked(store):
     assert [row["who"] for row in store.rows("audit_latest")] == ["ada", "ada"]
 
 
+def test_a_marked_cluster_exists_again_once_one_of_its_producers_is_seen(store):
+    DeadLetters(store).add([dead_letter(1)])
+    running(store, "c", seen_at=NOW - 60)
+    mark(store, "c")
+    assert removed_clusters(store, NOW) == ("c",)
+
+    store.append(heartbeat("another", 1, cluster_id="c", seen_at=NOW + 10, closed_at=NOW + 11))
+
+    assert removed_clusters(store, NOW + 100) == ()
+    mark_removed(store, "c", True, who="ada", origin="cli", now=NOW + 100)
+    assert removed_clusters(store, NOW + 100) == ("c",)
+
+
+@pytest.mark.parametrize("value", [["c"], {"c": "x"}, {"": 1.0}, {"c": True}])
+def test_a_setting_of_another_form_is_refused(store, value):
+    with pytest.raises(ConfigError):
+        store.change_settings({"removed_clusters": value}, who="ada", origin="cli")
+
+
 @pytest.mark.parametrize(
     ("cluster_id", "removed", "message"),
     [
