@@ -81,7 +81,7 @@ def prune(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) ->
     for table in KINDS:
         if _exists(connection, f"FROM {table} WHERE window_start < $before", None, hours):
             expired_totals.add(connection, table, hours)
-    for table in ("dead_letter_bodies", "letter_events"):
+    for table in ("dead_letter_bodies", "dead_letter_revisions", "letter_events"):
         connection.execute(
             f"DELETE FROM {table} WHERE message_id IN (SELECT message_id FROM dead_letters WHERE {_SETTLED})",
             {"before": now - keep.keep_settled},
