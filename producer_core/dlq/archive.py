@@ -16,6 +16,7 @@ from producer_core.dlq import states
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.revisions.revision import NOT_REPLACED
 from producer_core.errors import ConfigError
+from producer_core.store import expired_revisions
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +47,7 @@ WHERE operations.state IN ('checking', 'ready', 'planned', 'running', 'paused') 
   AND stored.state = 'archived' AND stored.state_at = ?
 GROUP BY ALL ORDER BY n DESC"""
 
-_PURGED = "SELECT message_id FROM dead_letters WHERE state = 'purged' AND state_at = ?"
+_PURGED = "SELECT message_id FROM dead_letters WHERE state = 'purged' AND state_at = $now"
 
 _UNCHANGED_STATES = {
     "dead": "already pending",
@@ -151,12 +152,12 @@ class Archive:
             error_text="",
             source=None,
         )
-        connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", [now])
+        connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", {"now": now})
         connection.execute(
             f"UPDATE operation_records SET text = NULL WHERE text IS NOT NULL AND message_id IN ({_PURGED})",
-            [now],
+            {"now": now},
         )
-        connection.execute(f"DELETE FROM dead_letter_revisions WHERE message_id IN ({_PURGED})", [now])
+        expired_revisions.forget(connection, _PURGED, {"now": now})
         self._add_events(connection, "purged", "purged", now)
         if not count:
             return ArchiveResult(

@@ -79,6 +79,7 @@ def _with_originals(
         replace(
             one,
             state="archived" if one.message_id in replaced else one.state,
+            replayable=one.replayable or one.message_id in edited,
             **(_original(keys[one.message_id], bodies[one.message_id]) if one.message_id in bodies else {}),
         )
         for one in dead_letters

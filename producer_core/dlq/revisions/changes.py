@@ -5,13 +5,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final, Protocol
 
 from producer_core.dlq.revisions.field_path import Path, set_field, unset_field
 from producer_core.dlq.revisions.patch import Headers
 from producer_core.dlq.revisions.refusal import NotEdited
 
-UNCHANGED: Final = object()
+
+class Unchanged(Enum):
+    """The type of UNCHANGED. A member of an enumeration stays the same object in a deep copy."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
 """The value stays as it is."""
 
 

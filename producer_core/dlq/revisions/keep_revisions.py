@@ -51,9 +51,11 @@ def keep(
 ) -> Kept:
     """Keep those revisions whose dead letter is still as it was when they were planned."""
     replay_waves.begin_change(connection)
-    required_features.require(connection, required_features.REVISIONS, now=now)
     still, highest = _unchanged(connection, planned)
     kept = Kept()
+    if not still:
+        return kept
+    required_features.require(connection, required_features.REVISIONS, now=now)
     new_ids = _new_ids(connection, still, kept, now=now)
     rows = []
     for one in still:

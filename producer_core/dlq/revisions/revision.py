@@ -100,7 +100,7 @@ def read_revision(row: Sequence[Any]) -> Revision:
 
 def any_current(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether the store has a revision that is not undone, which takes no time in a store without edits."""
-    return connection.execute(_ANY).fetchone() is not None
+    return bool(connection.execute(_ANY).fetchall())
 
 
 def any_in(connection: duckdb.DuckDBPyConnection, table: str, records: pyarrow.Table | None = None) -> bool:
@@ -111,7 +111,7 @@ def any_in(connection: duckdb.DuckDBPyConnection, table: str, records: pyarrow.T
     if records is not None:
         connection.register(table, records)
     try:
-        return connection.execute(_ANY_IN.format(table=table)).fetchone() is not None
+        return bool(connection.execute(_ANY_IN.format(table=table)).fetchall())
     finally:
         if records is not None:
             connection.unregister(table)
@@ -142,8 +142,8 @@ def replaced(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[s
 
 def replacement_of(connection: duckdb.DuckDBPyConnection, message_id: str) -> str | None:
     """Return the id of the dead letter that the edit of this one became; None if there is none."""
-    row = connection.execute(_REPLACEMENTS, [message_id]).fetchone()
-    return None if row is None else str(row[0])
+    found = connection.execute(_REPLACEMENTS, [message_id]).fetchall()
+    return str(found[0][0]) if found else None
 
 
 def revised_records(connection: duckdb.DuckDBPyConnection, records: list[ReplayRecord]) -> list[ReplayRecord]:
