@@ -15,7 +15,7 @@ from producer_core.dlq.revisions.changes import Change
 from producer_core.dlq.revisions.plan_revision import EditedDeadLetter, decoded, plan_revision
 from producer_core.dlq.revisions.preview import EditPreview
 from producer_core.dlq.revisions.refusal import NotEdited
-from producer_core.dlq.revisions.revision import Lineage, all_of, current, replacement_of
+from producer_core.dlq.revisions.revision import Lineage, all_of, current, ids_with_revision, replacement_of
 from producer_core.dlq.revisions.value_codec import ValueCodec, codec_for
 from producer_core.errors import ConfigError
 
@@ -106,10 +106,12 @@ class Editor:
     def undo(self, where: DeadLetterFilter, *, who: str, origin: str) -> EditResult:
         """Undo the current revision of each matching dead letter that has one and was not sent since.
 
-        The previous revision then applies, or the original.
+        The previous revision then applies, or the original. The id of an original stands for its edit, if that is a dead
+        letter of its own.
         """
-        ids = self._dead.ids(where)
+        ids = where.ids or self._edited(where)
         with self._store.borrow(write=True) as connection:
+            ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
             text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons])
             self._audit("undo_edit", who, origin, undone.ids, len(undone.ids), text)
@@ -124,6 +126,15 @@ class Editor:
     def decoded(self, message_id: str) -> EditedDeadLetter | None:
         """Return a dead letter decoded, with its current revision; None for an unknown id."""
         return next(iter(self._decoded([message_id])), None)
+
+    def edited(self, where: DeadLetterFilter) -> int:
+        """Return how many of the matching dead letters have a revision that is not undone."""
+        return len(self._edited(where))
+
+    def _edited(self, where: DeadLetterFilter) -> Sequence[str]:
+        condition, parameters = self._dead.frozen(where).where()
+        with self._store.borrow() as connection:
+            return ids_with_revision(connection, condition, parameters)
 
     def _slices(self, ids: Sequence[str]) -> Iterator[list[EditedDeadLetter]]:
         for first in range(0, len(ids), _SLICE):

@@ -29,6 +29,10 @@ _CURRENT = f"""
 SELECT {", ".join(COLUMNS)} FROM dead_letter_revisions
 WHERE undone_at IS NULL AND message_id IN (SELECT unnest(?::VARCHAR[]))
 QUALIFY row_number() OVER (PARTITION BY message_id ORDER BY number DESC) = 1"""
+_WITH_REVISION = """
+SELECT message_id FROM dead_letters
+WHERE message_id IN (SELECT message_id FROM dead_letter_revisions WHERE undone_at IS NULL) AND ({condition})
+ORDER BY message_id"""
 _ALL = f"""
 SELECT {", ".join(COLUMNS)} FROM dead_letter_revisions
 WHERE message_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY message_id, number"""
@@ -123,6 +127,14 @@ def current(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[s
         return {}
     rows = connection.execute(_CURRENT, [list(ids)]).fetchall()
     return {row[0]: read_revision(row) for row in rows}
+
+
+def ids_with_revision(
+    connection: duckdb.DuckDBPyConnection, condition: str = "true", parameters: Sequence[Any] = ()
+) -> list[str]:
+    """Return the ids of the dead letters that meet a condition and have a current revision."""
+    rows = connection.execute(_WITH_REVISION.format(condition=condition), parameters).fetchall()
+    return [message_id for (message_id,) in rows]
 
 
 def all_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, list[Revision]]:

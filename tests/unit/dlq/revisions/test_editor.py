@@ -70,7 +70,11 @@ def test_the_edit_of_a_record_that_may_be_on_its_topic_is_a_new_message(store, c
     new = result.replacements[one]
     headers = dict(sent.headers)
     assert sent.message_id == new != one and value_of(sent) == {"order": 1, "amount": 7}
-    assert headers["pc-replaces"] == one.encode() and headers["pc-revision"] == b"1" and headers["fixed"] == b"yes"
+    assert (
+        headers["pc-replaces"] == one.encode()
+        and headers["pc-revision"] == b"1"
+        and headers["fixed"] == b"yes"
+    )
     assert (state_of(store, one), state_of(store, new)) == ("archived", "replayed")
     assert "replaced" in [event.what for event in timeline(store, one)]
 
@@ -170,7 +174,9 @@ def test_undo_of_a_new_message_restores_its_original(store, clock):
 
     assert (state_of(store, one), state_of(store, new)) == ("dead", None)
     lineage = Editor(store).lineage(one)
-    assert [(one.number, one.undone_by) for one in lineage.revisions] == [(1, "ann")] and lineage.replaced_by is None
+    assert [(one.number, one.undone_by) for one in lineage.revisions] == [
+        (1, "ann")
+    ] and lineage.replaced_by is None
     assert edit(store, fields({"amount": 9}), one, clock=clock).count == 1
 
 
@@ -222,7 +228,9 @@ def test_a_preview_is_not_kept_for_a_record_that_changed(store, clock, happens):
     if happens == "archived":
         DeadLetters(store, clock=clock).archive(ALL, **BY)
     elif happens == "doubtful":
-        DeadLetters(store, clock=clock).add([json_dead_letter(1, verdict="possibly_persisted", failed_at=5500.0)])
+        DeadLetters(store, clock=clock).add(
+            [json_dead_letter(1, verdict="possibly_persisted", failed_at=5500.0)]
+        )
     else:
         DeadLetters(store, clock=clock).claim("r-1", [one])
 
@@ -234,7 +242,9 @@ def test_many_records_are_edited_by_sql_and_by_a_function(store, clock):
     add(store, *(json_dead_letter(number, {"order": number, "amount": number}) for number in range(20)))
     editor = Editor(store, clock=clock)
 
-    preview = editor.preview(ALL, SqlChange("CASE WHEN value->>'order' < '1' THEN json_merge_patch(value, '{\"amount\": 5}') END"))
+    preview = editor.preview(
+        ALL, SqlChange("CASE WHEN value->>'order' < '1' THEN json_merge_patch(value, '{\"amount\": 5}') END")
+    )
     assert (preview.matched, preview.count, preview.unchanged) == (20, 1, 19)
     assert [str(one) for one in preview.samples[0].differences] == ["amount: 0 → 5"]
     function = editor.preview(ALL, FunctionChange(lambda value: {**value, "amount": value["amount"] * 2}))
@@ -260,7 +270,9 @@ def test_a_store_with_revisions_requires_a_version_that_knows_them(store, clock,
     (one,) = add(store, json_dead_letter(1))
     edit(store, fields({"amount": 7}), one, clock=clock)
     operation = planned(store, clock)
-    monkeypatch.setattr(required_features, "SUPPORTED", required_features.SUPPORTED - {required_features.REVISIONS})
+    monkeypatch.setattr(
+        required_features, "SUPPORTED", required_features.SUPPORTED - {required_features.REVISIONS}
+    )
 
     claims = ReplayClaims(store, operation.operation_id, "first", lease=15, clock=clock)
     with pytest.raises(StoreTooNew, match="revisions"):
@@ -317,7 +329,8 @@ def test_the_size_of_an_edit_counts_in_a_planned_replay(store, clock):
     def sizes():
         with store.borrow() as connection:
             return connection.execute(
-                "SELECT size, revision FROM operation_records WHERE operation_id = ?", [operation.operation_id]
+                "SELECT size, revision FROM operation_records WHERE operation_id = ?",
+                [operation.operation_id],
             ).fetchall()
 
     ((size, revision),) = sizes()

@@ -27,7 +27,7 @@ def test_a_path_has_steps(text, steps):
 
 @pytest.mark.parametrize("text", ["a..b", "a.", ".a", "a[", "a[x]", "[0", "a b["])
 def test_a_path_that_is_none_is_refused_with_an_example(text):
-    with pytest.raises(ConfigError, match="customer.items"):
+    with pytest.raises(ConfigError, match=r"customer\.items"):
         parse_path(text)
 
 
