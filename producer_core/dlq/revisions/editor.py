@@ -109,7 +109,8 @@ class Editor:
         The previous revision then applies, or the original. The id of an original stands for its edit, if that is a dead
         letter of its own.
         """
-        ids = where.ids or self._edited(where)
+        only_ids = bool(where.ids) and where == DeadLetterFilter(ids=where.ids, state=where.state)
+        ids = where.ids if only_ids else self._edited(where)
         with self._store.borrow(write=True) as connection:
             ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from producer_core.dlq.codec import read_headers
+from producer_core.dlq.codec import read_headers, write_headers
 from producer_core.dlq.revisions.patch import Headers, Patch
 from producer_core.messages import REVISION
+from producer_core.store import merge
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,6 +39,10 @@ SELECT {", ".join(COLUMNS)} FROM dead_letter_revisions
 WHERE message_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY message_id, number"""
 _REPLACED = """
 SELECT replaced_id FROM dead_letter_revisions
+WHERE undone_at IS NULL AND replaced_id IN (SELECT unnest(?::VARCHAR[]))"""
+_ANY_AT_ALL = "SELECT 1 FROM dead_letter_revisions LIMIT 1"
+_REPLACING = f"""
+SELECT {", ".join(COLUMNS)} FROM dead_letter_revisions
 WHERE undone_at IS NULL AND replaced_id IN (SELECT unnest(?::VARCHAR[]))"""
 _REPLACEMENTS = (
     "SELECT message_id, replaced_id FROM dead_letter_revisions WHERE undone_at IS NULL AND replaced_id = ?"
@@ -143,6 +148,35 @@ def all_of(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[st
     for row in connection.execute(_ALL, [list(ids)]).fetchall():
         found.setdefault(row[0], []).append(read_revision(row))
     return found
+
+
+def exported_revisions(
+    connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
+) -> dict[str, list[Revision]]:
+    """Return what belongs to each of these dead letters in a file: its revisions, and that of the edit that replaces it."""
+    if not connection.execute(_ANY_AT_ALL).fetchall():
+        return {}
+    found = all_of(connection, ids)
+    for row in connection.execute(_REPLACING, [list(ids)]).fetchall():
+        revision = read_revision(row)
+        found.setdefault(str(revision.replaced_id), []).append(revision)
+    return found
+
+
+def write_revisions(connection: duckdb.DuckDBPyConnection, revisions: Sequence[Revision]) -> None:
+    """Write revisions of another store, except those that this store has."""
+    known = all_of(connection, list({one.message_id for one in revisions}))
+    numbers = {(one.message_id, one.number) for found in known.values() for one in found}
+    new = {(one.message_id, one.number): one for one in revisions}
+    rows = [_row(one) for place, one in new.items() if place not in numbers]
+    merge.insert(connection, "dead_letter_revisions", COLUMNS, rows)
+
+
+def _row(revision: Revision) -> tuple[Any, ...]:
+    """Return the row of a revision, with COLUMNS."""
+    values = {name: getattr(revision, name) for name in COLUMNS}
+    written = {"patch": revision.patch.to_json(), "headers": write_headers(revision.headers)}
+    return tuple((values | written).values())
 
 
 def replaced(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from producer_core._internal.json_document import NotJson, natural, parse, write
 
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+)
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12
 )  # fmt: skip
@@ -24,7 +26,15 @@ def test_a_document_is_written_as_it_was_read(value):
 
 @pytest.mark.parametrize(
     "text",
-    ["1.10", "1e2", "12345678901234567890123", "-0.0", "0.1000000000000000055511151231257827", '"é"', '"\\ud800"'],
+    [
+        "1.10",
+        "1e2",
+        "12345678901234567890123",
+        "-0.0",
+        "0.1000000000000000055511151231257827",
+        '"é"',
+        '"\\ud800"',
+    ],
 )
 def test_numbers_and_texts_keep_their_form(text):
     assert write(parse(text.encode())).decode() == text
