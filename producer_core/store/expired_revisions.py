@@ -20,13 +20,14 @@ _WITHOUT_DEAD_LETTER = f"SELECT message_id FROM dead_letter_revisions WHERE mess
 
 
 def forget(connection: duckdb.DuckDBPyConnection, ids: str, parameters: Mapping[str, Any]) -> None:
-    """Delete the revisions of dead letters, selected by a query of their ids.
+    """Delete the revisions and drafts of dead letters, selected by a query of their ids.
 
     A revision that replaces an original keeps its row, without content, while the store has the original: it prevents
     that the original is restored and sent beside its edit.
     """
     connection.execute(_EMPTY.format(ids=ids), {"patch": EMPTY_PATCH, **parameters})
     connection.execute(_DELETE.format(ids=ids), parameters)
+    connection.execute(f"DELETE FROM edit_drafts WHERE message_id IN ({ids})", parameters)
 
 
 def forget_orphans(connection: duckdb.DuckDBPyConnection) -> None:

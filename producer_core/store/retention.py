@@ -121,6 +121,7 @@ def _expired(keep: Retention, now: float) -> list[tuple[str, float]]:
         ("notices WHERE noticed_at < $before", hours),
         ("alerts WHERE state = 'resolved' AND changed_at < $before", hours),
         ("silences WHERE until < $before", hours),
+        ("edit_drafts WHERE saved_at < $before", hours),
         (f"operation_records WHERE operation_id IN (SELECT operation_id FROM {_FINISHED})", hours),
         (_FINISHED, hours),
         ("producers WHERE seen_at < $before", hours),

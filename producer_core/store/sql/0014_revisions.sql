@@ -23,3 +23,15 @@ CREATE TABLE dead_letter_revisions (
 DROP INDEX operation_records_by_id;
 ALTER TABLE operation_records ADD COLUMN revision INTEGER;
 CREATE INDEX operation_records_by_id ON operation_records (message_id);
+
+-- Edits in a page that are not kept as revisions yet: one for each dead letter and user.
+CREATE TABLE edit_drafts (
+    message_id VARCHAR NOT NULL,
+    who        VARCHAR NOT NULL,
+    base       INTEGER NOT NULL,         -- the number of the revision that was shown at the start, 0 for the original
+    value      VARCHAR NOT NULL,         -- the text as the user typed it; it need not be JSON yet
+    headers    VARCHAR NOT NULL,
+    key        VARCHAR NOT NULL,
+    reason     VARCHAR NOT NULL,
+    saved_at   DOUBLE  NOT NULL
+);
