@@ -19,6 +19,7 @@ from producer_core.kafka.schemas.formats import make_writer
 from producer_core.kafka.schemas.read_limits import NotReadable, UnusableSchema
 from producer_core.kafka.schemas.readers import Reader, SchemaText, make_reader
 from producer_core.kafka.schemas.registry import Registry
+from producer_core.kafka.schemas.rejections import field_path, not_accepted
 from producer_core.kafka.schemas.subject_check import subject_problem
 from producer_core.kafka.schemas.viewer_settings import StoredSettings
 
@@ -180,6 +181,18 @@ def _payload(schema: _Schema, document: Any, topic: str) -> bytes:
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     value = document if schema.parsed is not None else json_document.natural(document)
-    data = schema.write(value, SerializationContext(topic, MessageField.VALUE, []))
+    try:
+        data = schema.write(value, SerializationContext(topic, MessageField.VALUE, []))
+    except Exception as error:
+        raise _misfit(error, schema, value) from error
     # The digits of unchanged numbers stay as they are; the serializer only checks a value with a JSON schema.
     return json_document.write(document) if schema.parsed is None else (data or b"")[_PREFIX:]
+
+
+def _misfit(error: Exception, schema: _Schema, value: Any) -> NotAccepted:
+    """Return the error with the place. A JSON schema's own text quotes the value, which may be masked."""
+    cause: Any = error.__context__
+    if hasattr(cause, "absolute_path"):  # jsonschema's ValidationError
+        place = field_path(list(cause.absolute_path))
+        return InvalidMessage(f"At value{place}: it does not meet {cause.validator!r} of the schema.")
+    return not_accepted(error, schema.write, value)

@@ -14,7 +14,7 @@ from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.dlq.revisions.sql_change import SqlChange
 from producer_core.store import Store
-from tests.fixtures.edits import ANN, add, fields
+from tests.fixtures.edits import ANN, add, fields, malformed
 from tests.fixtures.replays import dead_letter
 
 ORDER = {
@@ -141,8 +141,6 @@ def test_an_edit_names_another_schema(editor):
 
 
 def test_malformed_input_is_written_with_a_schema_that_the_edit_names(editor):
-    from tests.fixtures.edits import malformed
-
     orders = editor()
     add(orders._store, malformed(1))
 
@@ -157,7 +155,12 @@ def test_a_json_schema_value_keeps_its_digits_and_is_checked(editor):
 
     (planned,) = preview(orders, fields({"new": 1})).planned
     assert planned.value == tagged(9, b'{"amount":1.10,"other":12345678901234567890.5,"new":1}')
-    assert preview(orders, fields({"amount": -1})).misfits == 1
+    refused = preview(orders, fields({"amount": -1}))
+    assert (
+        refused.misfits == 1
+        and "['amount']" in refused.refusals[0].reason
+        and "-1" not in refused.refusals[0].reason
+    )
 
 
 def test_a_value_whose_schema_is_unknown_is_not_edited_but_its_headers_are(editor):
