@@ -13,7 +13,7 @@ import orjson
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq import replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
-from producer_core.dlq.revisions.revision import CURRENT_NUMBERS, any_current
+from producer_core.dlq.revisions.revision import CURRENT_NUMBERS, NOT_REPLACED, any_current
 from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.metrics.heartbeat import ALIVE
@@ -283,14 +283,15 @@ FROM (SELECT message_id, {{size}} AS size, not_before, reason, {{revision}} AS r
                             '{OTHER_CLUSTER} (' || cluster_id || ')'
                         WHEN {MAY_BE_ELSEWHERE} THEN '{UNKNOWN_CLUSTER}'
                    END AS reason
-            FROM dead_letters WHERE ({{where}}) AND state = 'dead') AS chosen{{revised}}
+            FROM dead_letters WHERE ({{where}}) AND state = 'dead'{{only}}) AS chosen{{revised}}
       WHERE ? OR reason IS NULL
       ORDER BY {OLDEST_FIRST}{{limit}})
 """
-_UNEDITED = {"size": "size", "revision": "NULL", "revised": ""}
+_UNEDITED = {"size": "size", "revision": "NULL", "only": "", "revised": ""}
 _EDITED = {
     "size": "coalesce(revised.size, chosen.size)",
     "revision": "revised.number",
+    "only": f" AND {NOT_REPLACED}",  # an earlier version may have written such an original again
     "revised": f" LEFT JOIN ({CURRENT_NUMBERS}) AS revised USING (message_id)",
 }
 """The parts of _FREEZE for a store without edits, and for one with edits."""

@@ -57,6 +57,13 @@ SELECT message_id, max(number) AS number,
 FROM dead_letter_revisions WHERE undone_at IS NULL GROUP BY message_id"""
 """A query of the number and the size (bytes of key and value) of each current revision."""
 
+SENT_VALUES = """
+SELECT message_id, arg_max(value, number) AS value FROM dead_letter_revisions WHERE undone_at IS NULL GROUP BY message_id
+UNION ALL
+SELECT message_id, value FROM dead_letter_bodies
+WHERE message_id NOT IN (SELECT message_id FROM dead_letter_revisions WHERE undone_at IS NULL)"""
+"""A query of the value that a replay sends of each dead letter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:

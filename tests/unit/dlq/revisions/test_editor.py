@@ -14,6 +14,7 @@ from producer_core.dlq.revisions.sql_change import SqlChange
 from producer_core.dlq.timeline import timeline
 from producer_core.errors import ConfigError, StoreTooNew
 from producer_core.replay.claims import RecordOutcome, ReplayClaims
+from producer_core.replay.selection_counts import count_schema_ids
 from producer_core.store import required_features
 from tests.fixtures.edits import ANN, add, edit, fields, json_dead_letter, malformed, state_of, undo
 from tests.fixtures.replays import (
@@ -337,3 +338,22 @@ def test_the_size_of_an_edit_counts_in_a_planned_replay(store, clock):
     assert size > 5_000 and revision == 1
     undo(store, one, clock=clock)
     assert sizes() == [(len(json_dead_letter(1).value) + 1, None)]
+
+
+def test_an_original_that_an_earlier_version_wrote_again_is_not_planned(store, clock):
+    (one,) = add(store, json_dead_letter(1, **DOUBTFUL))
+    new = edit(store, fields({"amount": 7}), one, clock=clock).replacements[one]
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE dead_letters SET state = 'dead' WHERE message_id = ?", [one])
+
+    assert [record.message_id for record in sent_by_replay(store, clock)] == [new]
+
+
+def test_the_schema_ids_of_a_dry_run_are_those_of_the_edits(store, clock):
+    (one,) = add(store, malformed(1))
+    assert count_schema_ids(store, ALL) == []
+    edit(store, fields(value={"order": 1}), one, clock=clock)
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE dead_letter_revisions SET value = ?", [b"\0\0\0\0\7{}"])
+
+    assert [(found.schema_id, found.records) for found in count_schema_ids(store, ALL)] == [(7, 1)]
