@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from producer_core.errors import ConfigError
@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 1 << 20
 """Characters of a draft. A page edits no longer values; the command line does."""
-_COLUMNS = ("message_id", "who", "base", "value", "headers", "key", "reason", "saved_at")
-_FIND = "SELECT base, value, headers, key, reason, saved_at FROM edit_drafts WHERE message_id = ? AND who = ?"
+_COLUMNS = (
+    "message_id", "who", "base", "value", "headers", "key", "reason", "saved_at", "client", "report",
+)  # fmt: skip
+_FIND = f"SELECT {', '.join(_COLUMNS[2:])} FROM edit_drafts WHERE message_id = ? AND who = ?"
 _OTHERS = "SELECT who, saved_at FROM edit_drafts WHERE message_id = ? AND who <> ? ORDER BY saved_at DESC"
 _DELETE = "DELETE FROM edit_drafts WHERE message_id = ? AND who = ?"
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The texts of one user's form. `base` is the number of the revision that the form started from, 0 for the original."""
+    """The texts of one user's form. `base` is the number of the revision that the form started from, 0 for the original.
+
+    `client` and `report` identify the report of a browser page that the texts come from.
+    """
 
     base: int
     value: str
@@ -31,6 +36,8 @@ class Draft:
     key: str = ""
     reason: str = ""
     saved_at: float = 0.0
+    client: str = ""
+    report: int = 0
 
 
 class Drafts:
@@ -57,12 +64,12 @@ class Drafts:
                 f"The draft has more than {MAX_TEXT:,} characters, so it was not saved.",
                 fix="Use producer-core dlq edit for values of this size.",
             )
-        now = self._clock()
-        row = (message_id, self._who, draft.base, draft.value, draft.headers, draft.key, draft.reason, now)
+        saved = replace(draft, saved_at=self._clock())
+        row = (message_id, self._who, *astuple(saved))
         with self._store.borrow(write=True) as connection:
             connection.execute(_DELETE, [message_id, self._who])
             merge.insert(connection, "edit_drafts", _COLUMNS, [row])
-        return Draft(draft.base, draft.value, draft.headers, draft.key, draft.reason, now)
+        return saved
 
     def discard(self, message_id: str) -> None:
         """Delete the user's draft for a dead letter."""

@@ -33,5 +33,7 @@ CREATE TABLE edit_drafts (
     headers    VARCHAR NOT NULL,
     key        VARCHAR NOT NULL,
     reason     VARCHAR NOT NULL,
-    saved_at   DOUBLE  NOT NULL
+    saved_at   DOUBLE  NOT NULL,
+    client     VARCHAR NOT NULL,         -- the browser page that reported the texts, and the number of its report
+    report     BIGINT  NOT NULL
 );
