@@ -30,6 +30,10 @@ from producer_core.errors import ConfigError, InvalidMessage, NotAccepted
 
 ORIGINAL_TIMESTAMP = "pc-original-timestamp"
 """Name of the header with the first timestamp of a replayed record, in milliseconds."""
+REVISION = "pc-revision"
+"""Name of the header of an edited record: the number of the revision that was sent, as text."""
+REPLACES = "pc-replaces"
+"""Name of the header of an edited record that has a new id: the id of the message that it replaces, as text."""
 
 TIME_FIELDS = ("timestamp", "message_id", "processing_time")
 """Top-level fields that content deduplication ignores by default, part of the public API."""

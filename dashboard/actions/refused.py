@@ -16,6 +16,7 @@ from producer_core.store import Store, default_path
 _RECORDED = "refused_clicks"
 _ACTION_KEYS = re.compile(
     r"(?:replay|replay_confirm|replay_discard|clear|restore|undo|dead_letter_reveal)$"
+    r"|dead_letter_edit_|edit_(?:save|undo|rebase|discard)_"
     r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export|retention)[-_]"
 )
 """Keys of the buttons that require the right to act."""

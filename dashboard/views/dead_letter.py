@@ -16,7 +16,9 @@ from producer_core.dashboard.views import (
     common,
     dead_letter_actions,
     dead_letter_content,
+    dead_letter_edit,
     dead_letter_reads,
+    dead_letter_revisions,
     dead_letter_url,
     header,
 )
@@ -60,8 +62,11 @@ def show(path: Path, message_id: str, listed: Sequence[DeadLetter] = ()) -> None
             return
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             dead_letter_actions.record_buttons(path, message_id, record.dead_letter.state)
+            dead_letter_edit.button(path, record.dead_letter)
             dead_letter_content.copy(record, reveal=reveal)
         _state(record.dead_letter)
+        dead_letter_edit.show(path, record.dead_letter, stamp)
+        dead_letter_revisions.show(path, record.dead_letter)
         dead_letter_content.value(path, record, reveal=reveal)
         trace = dead_letter_queries.trace(open_store(path), record.dead_letter)
         removed = record.dead_letter.cluster_id in dead_letter_reads.pending(path).removed

@@ -14,7 +14,7 @@ COMMANDS = (
     Command("stats", "Show sent, retried and dead messages by topic.", "stats"),
     Command("health", "Check producers and alerts; exit code 0 or 1.", "health"),
     Command("explain", "Explain an error code and how to fix it.", "explain"),
-    Command("dlq", "List, replay, archive and purge dead letters.", "dlq.dlq_group"),
+    Command("dlq", "List, edit, replay, archive and purge dead letters.", "dlq.dlq_group"),
     Command("replay", "Show, pause, resume and cancel replays.", "replay.replay_group"),
     Command("alerts", "List, acknowledge and silence alerts; check rules.", "alerts"),
     Command("metrics", "Serve metrics to Prometheus.", "metrics"),

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from producer_core._internal.plural import plural
 from producer_core.dlq import states
 from producer_core.dlq.filter import DeadLetterFilter
+from producer_core.dlq.revisions.revision import NOT_REPLACED
 from producer_core.errors import ConfigError
+from producer_core.store import expired_revisions
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,7 +47,7 @@ WHERE operations.state IN ('checking', 'ready', 'planned', 'running', 'paused') 
   AND stored.state = 'archived' AND stored.state_at = ?
 GROUP BY ALL ORDER BY n DESC"""
 
-_PURGED = "SELECT message_id FROM dead_letters WHERE state = 'purged' AND state_at = ?"
+_PURGED = "SELECT message_id FROM dead_letters WHERE state = 'purged' AND state_at = $now"
 
 _UNCHANGED_STATES = {
     "dead": "already pending",
@@ -103,6 +105,7 @@ class Archive:
             )
             if not count and not left.get("purged"):
                 reasons += _purged(connection, where, moment)
+            reasons += _replaced(connection, where, moment)
             sentences = [f"Restored {dead_letters(count)}.", *reasons]
             return self._audited("restore", where, ArchiveResult(count, " ".join(sentences), now, left))
 
@@ -149,11 +152,12 @@ class Archive:
             error_text="",
             source=None,
         )
-        connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", [now])
+        connection.execute(f"DELETE FROM dead_letter_bodies WHERE message_id IN ({_PURGED})", {"now": now})
         connection.execute(
             f"UPDATE operation_records SET text = NULL WHERE text IS NOT NULL AND message_id IN ({_PURGED})",
-            [now],
+            {"now": now},
         )
+        expired_revisions.forget(connection, _PURGED, {"now": now})
         self._add_events(connection, "purged", "purged", now)
         if not count:
             return ArchiveResult(
@@ -263,6 +267,20 @@ def _purged(
     number = _rows(connection, sql, parameters)[0][0]
     were = plural(number, "matching dead letter was", "matching dead letters were")
     return [f"{were} purged and cannot be restored."] if number else []
+
+
+def _replaced(
+    connection: duckdb.DuckDBPyConnection, where: DeadLetterFilter, moment: float | None
+) -> list[str]:
+    """Return a sentence for the selected dead letters that stay archived because their edit replaces them."""
+    condition, parameters = replace(where, state="archived").where()
+    if moment is not None:
+        condition, parameters = f"{condition} AND state_at = ?", [*parameters, moment]
+    sql = f"SELECT count(*) FROM dead_letters WHERE {condition} AND NOT ({NOT_REPLACED})"
+    number = _rows(connection, sql, parameters)[0][0]
+    are = plural(number, "is", "are")
+    edits = "its edit" if number == 1 else "their edits"
+    return [f"{are} replaced by {edits}; undo {edits} instead."] if number else []
 
 
 def _skipped_by_replay(row: Sequence[Any]) -> str:

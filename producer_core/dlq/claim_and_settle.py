@@ -17,6 +17,7 @@ from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.claim_wave import claim_wave, single_records
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.lookup import LISTED, fetch_rows, prefers_full_scan
+from producer_core.dlq.revisions import revision as revisions
 from producer_core.dlq.wave_records import CLAIMABLE
 from producer_core.store import dead_letter_counts
 from producer_core.store.queries import query, run
@@ -197,7 +198,9 @@ def _create_table(
 
 
 def _read_claimed(connection: duckdb.DuckDBPyConnection, position: ClaimPosition) -> Sequence[ReplayRecord]:
-    if dead_letter_counts.count_of(connection, "located") < MIN_BATCH:
+    if dead_letter_counts.count_of(connection, "located") < MIN_BATCH or revisions.any_in(
+        connection, "located"
+    ):
         return tuple(_read_located(connection, position))
     _locate_next(connection, position, "body", of="located", into="with_bodies")
     table = connection.sql(_REPLAY_RECORDS.format(more=_BATCH_COLUMNS)).to_arrow_table()
@@ -208,12 +211,12 @@ def _read_claimed(connection: duckdb.DuckDBPyConnection, position: ClaimPosition
 def _read_located(
     connection: duckdb.DuckDBPyConnection, position: ClaimPosition | None = None
 ) -> list[ReplayRecord]:
-    """Return the located dead letters. Small fetches leave few live objects for Python's garbage collector to traverse."""
+    """Return the located dead letters, edited ones as their revisions. Small fetches leave few live objects for Python's garbage collector to traverse."""
     _locate_next(connection, position or ClaimPosition(), "body", of="located", into="with_bodies")
     found, records = connection.execute(_REPLAY_RECORDS.format(more="")), list[ReplayRecord]()
     while rows := found.fetchmany(_FETCH_SIZE):
         records += map(_replay_record, rows)
-    return records
+    return revisions.revised_records(connection, records)
 
 
 def _replay_record(row: Row) -> ReplayRecord:

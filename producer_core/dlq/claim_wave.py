@@ -10,6 +10,7 @@ from producer_core.dlq import replay_waves
 from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.replay_waves import Wave
+from producer_core.dlq.revisions import revision as revisions
 from producer_core.dlq.wave_records import is_scanned, read_wave
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store.queries import run
@@ -108,6 +109,8 @@ def _claim(
     found = read_wave(connection, position, operation, Wave(wave.first, last), count) if count else None
     if found is None or not found.facts.is_safe:
         return None
+    if revisions.any_in(connection, "wave", found.table):
+        return None  # an edit marks its records; this is the case of one that is not marked
     batch = RecordBatch(found.table, read_headers)
     batch.note(size=found.facts.size, is_safe=True)
     position.claimed(last)

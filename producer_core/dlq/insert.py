@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import codec, lookup, replay_waves
 from producer_core.dlq.event_lookup import find_events
 from producer_core.dlq.lookup import delete, fetch
 from producer_core.dlq.published_verdict import PUBLISHED
+from producer_core.dlq.revisions import revision as revisions
 from producer_core.events import SAFE_VERDICTS, Attempt, DeadLetter
 from producer_core.store import safe_verdicts
 from producer_core.store.merge import insert
@@ -22,6 +23,7 @@ _MERGED_COLUMNS = (
     *("application", "first_failed_at", "application_version"),
 )
 _BODY_COLUMNS = ("message_id", "attempts")
+_ORIGINAL_COLUMNS = ("message_id", "value", "headers", "timestamp_ms")
 _APPLICATIONS = """
  SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') FROM producers
  WHERE list_contains(?, producer_id)"""
@@ -47,7 +49,7 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
             latest[dead_letter.message_id] = _merged(dead_letter, earlier)
         elif dead_letter.verdict_reason.startswith(PUBLISHED):  # since it was written for the first time
             doubtful.add(dead_letter.message_id)
-    _replace(connection, list(latest.values()), stored, now=now)
+    _replace(connection, _with_originals(connection, list(latest.values()), stored), stored, now=now)
     safe_again = [one for one in stored if one in latest and latest[one].verdict in SAFE_VERDICTS]
     doubtful |= _published(connection, safe_again)
     if doubtful:
@@ -57,6 +59,37 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
 def _published(connection: duckdb.DuckDBPyConnection, ids: list[str]) -> set[str]:
     """Return those of the ids that were published to a dead-letter topic, or whose publication began."""
     return {event.message_id for event in find_events(connection, ids, ("publishing", "published"))}
+
+
+def _with_originals(
+    connection: duckdb.DuckDBPyConnection, dead_letters: list[DeadLetter], stored: dict[str, Stored]
+) -> list[DeadLetter]:
+    """Return the dead letters as they are written: an edited one keeps its original record, whatever was sent, and one
+    whose edit has an id of its own stays archived."""
+    known = [one.message_id for one in dead_letters if one.message_id in stored]
+    edited, replaced = revisions.current(connection, known), revisions.replaced(connection, known)
+    if not edited and not replaced:
+        return dead_letters
+    keys = fetch(connection, "dead_letters", ("message_id", "key"), list(edited))
+    bodies = fetch(connection, "dead_letter_bodies", _ORIGINAL_COLUMNS, list(edited))
+    return [
+        replace(
+            one,
+            state="archived" if one.message_id in replaced else one.state,
+            replayable=one.replayable or one.message_id in edited,
+            **(_original(keys[one.message_id], bodies[one.message_id]) if one.message_id in bodies else {}),
+        )
+        for one in dead_letters
+    ]
+
+
+def _original(row: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "key": row["key"],
+        "value": body["value"],
+        "headers": codec.read_headers(body["headers"]),
+        "timestamp_ms": body["timestamp_ms"],
+    }
 
 
 def _with_applications(

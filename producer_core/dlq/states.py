@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import replay_waves
+from producer_core.dlq.revisions.revision import NOT_REPLACED
 from producer_core.events import State
 from producer_core.store import dead_letter_counts
 
@@ -82,6 +83,8 @@ def _changing(
         raise ValueError(f"a dead letter cannot go from {before} to {after}")
     replay_waves.begin_change(connection)
     condition, parameters = where
+    if (before, after) == ("archived", "dead"):
+        condition = f"({condition}) AND {NOT_REPLACED}"
     places = f"SELECT rowid FROM dead_letters WHERE state = ? AND ({condition})"
     return dead_letter_counts.in_place(connection, places, [before, *parameters])
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from producer_core.dlq import codec
-from producer_core.dlq.lookup import fetch
+from producer_core.dlq import codec, states
+from producer_core.dlq.lookup import fetch, id_in
+from producer_core.dlq.revisions.revision import Revision, write_revisions
 from producer_core.events import DeadLetter
+from producer_core.store import required_features
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:
@@ -20,10 +22,11 @@ _EVENT_COLUMNS = ("message_id", "happened_at", "what", "who", "origin", "text")
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A dead letter of another store, with the further columns of its row."""
+    """A dead letter of another store, with the further columns of its row, and its revisions."""
 
     dead_letter: DeadLetter
     row: Mapping[str, Any]
+    revisions: tuple[Revision, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,20 @@ def import_dead_letters(
     insert(connection, "dead_letters", codec.WRITTEN_COLUMNS, rows)
     insert(connection, "dead_letter_bodies", codec.BODY_COLUMNS, bodies)
     insert(connection, "letter_events", _EVENT_COLUMNS, events)
+    if revisions := [revision for one in new for revision in one.revisions]:
+        required_features.require(connection, required_features.REVISIONS, now=now)
+        write_revisions(connection, revisions)
+        _archive_replaced(connection, revisions, now=now)
     return result
+
+
+def _archive_replaced(
+    connection: duckdb.DuckDBPyConnection, revisions: Sequence[Revision], *, now: float
+) -> None:
+    """Archive originals that this store has and that an imported edit replaces, so that they are not both sent."""
+    originals = [one.replaced_id for one in revisions if one.replaced_id and one.undone_at is None]
+    if originals:
+        states.move(connection, id_in(originals), "dead", "archived", now=now)
 
 
 def _row(one: Import, now: float) -> tuple[Any, ...]:

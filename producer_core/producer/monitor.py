@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from producer_core.diagnostics.incident import IncidentBundle
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
     from producer_core.dlq.archive import ArchiveResult
+    from producer_core.dlq.revisions.edit_plan import ChangeArgument, Edit
+    from producer_core.dlq.revisions.editor import EditResult
     from producer_core.producer.frames import Kind
     from producer_core.replay.dry_run import DryRun
     from producer_core.replay.handle import Replay, Replays
@@ -35,9 +37,10 @@ class HasStore(Protocol):
 class Monitor:
     """Shows a producer, a Store, or the path of a store or of an incident bundle: live in a notebook, as text in a terminal.
 
-    The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay` and `clear`
-    as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`. The
-    widget belongs to the dashboard and is loaded through the entry point group `producer_core.dashboard`.
+    The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay`, `edit` and
+    `clear` as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`; an
+    edit starts as a preview and changes nothing before its `go(reason)`. The widget belongs to the dashboard and is loaded
+    through the entry point group `producer_core.dashboard`.
 
     `application` (an empty text: producers without a name) and `cluster` (an id) restrict all of it, also the dead letters
     that `replay` and `clear` select, unless their filter names others. `replays` and `audit` show the whole store.
@@ -139,6 +142,30 @@ class Monitor:
         from producer_core.replay import handle
 
         return handle.live(self.store)
+
+    def edit(
+        self,
+        change: ChangeArgument,
+        where: DeadLetterFilter | None = None,
+        *,
+        schema_id: int | None = None,
+        registry: Mapping[str, Any] | None = None,
+    ) -> Edit:
+        """Return the preview of an edit of the dead letters that match. Nothing is changed before its `go(reason)`.
+
+        `change` is a function that gets each decoded value and returns the new one, an SQL expression over `value` (text),
+        or a dict of values by field path. `schema_id` names the schema to write values with, `registry` has settings such
+        as `schema.registry.url`. Raise ConfigError for an invalid change or more than 10,000 dead letters.
+        """
+        from producer_core.dlq.revisions import edit_plan
+
+        return edit_plan.begin(self.store, change, self._own(where), schema_id=schema_id, registry=registry)
+
+    def undo_edits(self, where: DeadLetterFilter) -> EditResult:
+        """Undo the latest edit of each dead letter that matches and was not sent. DeadLetterFilter() matches all."""
+        from producer_core.dlq.revisions.editor import Editor
+
+        return Editor(self.store).undo(self._own(where), who=current_actor(), origin=NOTEBOOK)
 
     def clear(self, where: DeadLetterFilter) -> ArchiveResult:
         """Archive the dead letters that match; nothing is deleted. DeadLetterFilter() matches all."""

@@ -13,6 +13,7 @@ import orjson
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq import replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
+from producer_core.dlq.revisions.revision import CURRENT_NUMBERS, NOT_REPLACED, any_current
 from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.metrics.heartbeat import ALIVE
@@ -269,10 +270,10 @@ def _clusters(store: Store, selection: DeadLetterFilter) -> list[str]:
 
 # The rows are sorted once and numbered in that order. A window with its own order would sort all columns in twice the time.
 _FREEZE = f"""
-INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before)
+INSERT INTO operation_records (operation_id, ord, message_id, state, text, size, not_before, revision)
 SELECT ?, row_number() OVER (), message_id,
-       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before
-FROM (SELECT message_id, size, not_before, reason
+       CASE WHEN reason IS NULL THEN 'pending' ELSE 'skipped' END, reason, size, not_before, revision
+FROM (SELECT message_id, {{size}} AS size, not_before, reason, {{revision}} AS revision
       FROM (SELECT message_id, accepted_at, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size,
                    CASE WHEN NOT list_contains(?, verdict) THEN failed_at + ? END AS not_before,
                    CASE WHEN NOT replayable THEN '{NEVER_SENT}'
@@ -282,10 +283,18 @@ FROM (SELECT message_id, size, not_before, reason
                             '{OTHER_CLUSTER} (' || cluster_id || ')'
                         WHEN {MAY_BE_ELSEWHERE} THEN '{UNKNOWN_CLUSTER}'
                    END AS reason
-            FROM dead_letters WHERE ({{where}}) AND state = 'dead')
+            FROM dead_letters WHERE ({{where}}) AND state = 'dead'{{only}}) AS chosen{{revised}}
       WHERE ? OR reason IS NULL
       ORDER BY {OLDEST_FIRST}{{limit}})
 """
+_UNEDITED = {"size": "size", "revision": "NULL", "only": "", "revised": ""}
+_EDITED = {
+    "size": "coalesce(revised.size, chosen.size)",
+    "revision": "revised.number",
+    "only": f" AND {NOT_REPLACED}",  # an earlier version may have written such an original again
+    "revised": f" LEFT JOIN ({CURRENT_NUMBERS}) AS revised USING (message_id)",
+}
+"""The parts of _FREEZE for a store without edits, and for one with edits."""
 
 
 def _freeze(
@@ -301,8 +310,9 @@ def _freeze(
     The order is that of acceptance; within a session, ids of equal length sort by their sequence.
     """
     where, parameters = selection.where()
-    sql = _FREEZE.format(where=where, limit="" if limit is None else f" LIMIT {int(limit)}")
     with store.borrow(write=True) as connection:
+        parts = _EDITED if any_current(connection) else _UNEDITED
+        sql = _FREEZE.format(where=where, limit="" if limit is None else f" LIMIT {int(limit)}", **parts)
         connection.execute(
             sql,
             [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core.dlq.replay_waves import NOT_IN_WAVE
+from producer_core.dlq.revisions.revision import SENT_VALUES, any_current
 from producer_core.replay.open_records import ListedRecord
 from producer_core.replay.phrases import UNKNOWN_CLUSTER
 from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
@@ -70,9 +71,12 @@ SELECT dead.* FROM operation_records AS records JOIN dead_letters AS dead USING 
 WHERE records.operation_id = ? AND records.state IN ('pending', 'claimed') AND dead.state IN ('dead', 'replaying')"""
 _SCHEMA_IDS = """
 SELECT topic, bodies.value[2:5] AS schema_id, count(*) AS records
-FROM ({sent}) AS sent JOIN dead_letter_bodies AS bodies USING (message_id)
-WHERE sent.value_size >= 5 AND bodies.value[1:1] = '\\x00'::BLOB
+FROM ({sent}) AS sent JOIN {bodies} AS bodies USING (message_id)
+WHERE {long_enough} AND bodies.value[1:1] = '\\x00'::BLOB
 GROUP BY ALL ORDER BY records DESC, topic, schema_id LIMIT 1000"""
+_UNEDITED = {"bodies": "dead_letter_bodies", "long_enough": "sent.value_size >= 5"}
+_EDITED = {"bodies": f"({SENT_VALUES})", "long_enough": "octet_length(bodies.value) >= 5"}
+"""The parts of _SCHEMA_IDS for a store without edits, and for one with edits."""
 _OPERATION = """
 SELECT dead.topic, dead.partition, dead.verdict,
        CASE WHEN records.state = 'pending' AND dead.state <> 'dead' THEN 'changed'
@@ -144,7 +148,8 @@ def count_schema_ids(
             if limit is not None:
                 sql = _OLDEST.format(selected=selected, order=_BY_AGE)
                 parameters.append(limit)
-        rows = connection.execute(_SCHEMA_IDS.format(sent=sql), parameters).fetchall()
+        sources = _EDITED if any_current(connection) else _UNEDITED
+        rows = connection.execute(_SCHEMA_IDS.format(sent=sql, **sources), parameters).fetchall()
     found = [SchemaIdCount(topic, int.from_bytes(data, "big"), count) for topic, data, count in rows]
     return [one for one in found if one.schema_id]
 

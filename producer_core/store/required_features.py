@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 TEXT_IDS = "text_ids"
 """Records on the topics have ids as text: a version that does not read these would not find a dead letter that is there."""
-SUPPORTED = frozenset({"replay_waves", TEXT_IDS})
 INCIDENT = "incident_bundle"
 """The store belongs to an incident bundle. No version supports this feature, so none changes or replays its dead letters."""
+REVISIONS = "revisions"
+"""Dead letters have edits: a version that does not know them would send the original, or restore it beside its edit."""
+SUPPORTED = frozenset({"replay_waves", TEXT_IDS, REVISIONS})
 
 
 def require(connection: duckdb.DuckDBPyConnection, feature: str, *, now: float) -> None:

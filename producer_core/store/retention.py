@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from producer_core.metrics.batch import KINDS
-from producer_core.store import expired_totals
+from producer_core.store import expired_revisions, expired_totals
 
 _HOUR, _DAY = 3600.0, 86400.0
 
@@ -81,14 +81,16 @@ def prune(connection: duckdb.DuckDBPyConnection, keep: Retention, now: float) ->
     for table in KINDS:
         if _exists(connection, f"FROM {table} WHERE window_start < $before", None, hours):
             expired_totals.add(connection, table, hours)
+    settled = f"SELECT message_id FROM dead_letters WHERE {_SETTLED}"
+    before = {"before": now - keep.keep_settled}
+    expired_revisions.forget(connection, settled, before)
     for table in ("dead_letter_bodies", "letter_events"):
-        connection.execute(
-            f"DELETE FROM {table} WHERE message_id IN (SELECT message_id FROM dead_letters WHERE {_SETTLED})",
-            {"before": now - keep.keep_settled},
-        )
-    return sum(
+        connection.execute(f"DELETE FROM {table} WHERE message_id IN ({settled})", before)
+    deleted = sum(
         _changed(connection, f"DELETE FROM {rows}", None, before) for rows, before in _expired(keep, now)
     )
+    expired_revisions.forget_orphans(connection)
+    return deleted
 
 
 def _steps(keep: Retention, now: float) -> tuple[tuple[int, int, int], ...]:
@@ -119,6 +121,7 @@ def _expired(keep: Retention, now: float) -> list[tuple[str, float]]:
         ("notices WHERE noticed_at < $before", hours),
         ("alerts WHERE state = 'resolved' AND changed_at < $before", hours),
         ("silences WHERE until < $before", hours),
+        ("edit_drafts WHERE saved_at < $before", hours),
         (f"operation_records WHERE operation_id IN (SELECT operation_id FROM {_FINISHED})", hours),
         (_FINISHED, hours),
         ("producers WHERE seen_at < $before", hours),

@@ -42,7 +42,7 @@ TOPICS = (
         "keys",
         "killed",
     ),
-    *("undone", "group", "again", "cleared", "phone", "keyboard", "oneclick"),
+    *("undone", "group", "again", "cleared", "phone", "keyboard", "oneclick", "edited"),
 )
 HOSTILE = (
     '<img src="https://evil.example/x.png" onerror="window.pwned = 1"><script>window.pwned = 1</script>'

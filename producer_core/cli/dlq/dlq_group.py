@@ -7,17 +7,19 @@ import click
 from producer_core.cli.dlq import (
     archive_purge,
     clusters,
+    edit,
     export_import,
     list_groups,
     objective,
     publish_fetch,
     replay_dead_letters,
     resolve,
+    revisions,
     show,
 )
 
 
-@click.group(short_help="List, replay, archive and purge dead letters.")
+@click.group(short_help="List, edit, replay, archive and purge dead letters.")
 def dlq() -> None:
     """Manage dead letters: messages that failed permanently and are not retried automatically.
 
@@ -31,6 +33,7 @@ def dlq() -> None:
       producer-core dlq groups                      dead letters by cause
       producer-core dlq list --topic orders         the messages
       producer-core dlq show MESSAGE_ID             one message with its history
+      producer-core dlq edit --message-id ID --set amount=12.5 --reason "..."   correct a value
       producer-core dlq replay --topic orders       send them again
       producer-core dlq archive --group 1f2e3d4c5b6a   archive them; "dlq restore" undoes it
       producer-core dlq objective list              time to decision, and how soon they must be decided
@@ -41,6 +44,8 @@ for command in (
     *list_groups.COMMANDS,
     *show.COMMANDS,
     replay_dead_letters.replay,
+    *edit.COMMANDS,
+    *revisions.COMMANDS,
     *archive_purge.COMMANDS,
     *export_import.COMMANDS,
     *publish_fetch.COMMANDS,

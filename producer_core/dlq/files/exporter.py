@@ -152,7 +152,7 @@ class _ExportJob:
         for slice_ in selected.slices():
             records = []
             for known, rows in selection.read(self.store, slice_):
-                record = record_of(rows["dead_letter"], rows["body"])
+                record = record_of(rows["dead_letter"], rows["body"], rows["revisions"])
                 counts.add(record, changed=record["state_at"] != known.state_at)
                 records.append(record)
             if records:

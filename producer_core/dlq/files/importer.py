@@ -210,7 +210,7 @@ def _as_import(record: ImportedRecord) -> Import:
         "landed_partition": record.landed_partition,
         "landed_offset": record.landed_offset,
     }
-    return Import(record.dead_letter, columns)
+    return Import(record.dead_letter, columns, record.revisions)
 
 
 def _exported_by(manifest: Manifest | None) -> str:

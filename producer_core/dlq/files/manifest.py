@@ -16,7 +16,8 @@ from producer_core.errors import TransferError
 
 Format = Literal["parquet", "jsonl", "csv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: with revisions. A version without them would replay the original of an edited record."""
 KIND = "producer-core dead letters"
 
 Progress = Callable[[int, int], None]

@@ -85,7 +85,7 @@ def _line(path: Path, number: int, line: bytes) -> Item:
         raise masked_file(path)
     try:
         value["key"] = _bytes(value, "key_base64")
-        value["value"] = _bytes(value, "value_base64")
+        value["value"] = _bytes(value, "original_value_base64" if value.get("revisions") else "value_base64")
         value["headers"] = [
             (name, _decoded(item, "headers")) for name, item in _field(value, "headers_base64")
         ]
@@ -178,6 +178,7 @@ def _row(number: int, row: dict[str, Any]) -> Item:
     try:
         row["headers"] = [(pair["name"], pair["value"]) for pair in row["headers"]]
         row["attempts"] = [(one["failed_at"], one["code"], one["text"]) for one in row["attempts"]]
+        row["revisions"] = orjson.loads(row["revisions"]) if row.get("revisions") else None
         return imported_record(row)
     except (ValueError, TypeError) as error:
         return RejectedRecord(_place(f"row {number:,}", row), str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,20 +12,27 @@ import orjson
 from producer_core._internal.masking import mask_headers, mask_text
 from producer_core.dlq.codec import LETTER_COLUMNS, read_attempts, read_headers
 from producer_core.dlq.displayed_body import displayed_key, displayed_value
+from producer_core.dlq.files.revision_fields import revisions_displayed, revisions_raw
+from producer_core.dlq.revisions.revision import Revision
 from producer_core.kafka.schemas.decoder import SchemaDecoder
 
 Record = dict[str, Any]
 
 COLUMNS = (
     *(name for name in LETTER_COLUMNS if name != "attempts"),
-    *("value", "headers", "timestamp_ms", "attempts"),
+    *("value", "headers", "timestamp_ms", "attempts", "revisions"),
 )
 _TEXTS = ("verdict_reason", "error_text", "source")
 _MOMENTS = ("accepted_at", "failed_at", "state_at")
 
 
-def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) -> Record:
-    """Return the record for rows of the store. Without a body the value is None, even if `value_size` is set."""
+def record_of(
+    dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None, revisions: Sequence[Revision] = ()
+) -> Record:
+    """Return the record for rows of the store. Without a body the value is None, even if `value_size` is set.
+
+    The record is the original; `revisions` has its edits.
+    """
     body = body or {"value": None, "headers": "[]", "timestamp_ms": None, "attempts": "[]"}
     return {
         **dead_letter,
@@ -33,6 +40,7 @@ def record_of(dead_letter: Mapping[str, Any], body: Mapping[str, Any] | None) ->
         "headers": read_headers(body["headers"]),
         "timestamp_ms": body["timestamp_ms"],
         "attempts": [(one.failed_at, one.code, one.text) for one in read_attempts(body["attempts"])],
+        "revisions": tuple(revisions),
     }
 
 
@@ -53,15 +61,22 @@ def displayed(record: Record, *, reveal: bool = False, decoder: SchemaDecoder | 
         ).one,
         "headers": [(name, value) for name, value in mask_headers(record["headers"], reveal=reveal)],
         "attempts": [(at, code, text(error_text)) for at, code, error_text in record["attempts"]],
+        "revisions": revisions_displayed(record["revisions"]),
     }
 
 
 def raw_line(record: Record) -> bytes:
-    """Return a line of JSON with all fields; bytes are base64 in fields named `…_base64`."""
-    value = {name: item for name, item in record.items() if name not in ("key", "value", "headers")}
+    """Return a line of JSON with all fields; bytes are base64 in fields named `…_base64`.
+
+    An edited record has its value in `original_value_base64`, so that a version without revisions rejects the line.
+    """
+    raw = ("key", "value", "headers", "revisions")
+    value = {name: item for name, item in record.items() if name not in raw}
     value["key_base64"] = _base64(record["key"])
-    value["value_base64"] = _base64(record["value"])
+    value["original_value_base64" if record["revisions"] else "value_base64"] = _base64(record["value"])
     value["headers_base64"] = [[name, _base64(item)] for name, item in record["headers"]]
+    if record["revisions"]:
+        value["revisions"] = revisions_raw(record["revisions"])
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
 
 

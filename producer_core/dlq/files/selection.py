@@ -23,12 +23,14 @@ import duckdb
 from producer_core.dlq.codec import BODY_COLUMNS, LETTER_COLUMNS, OLDEST_FIRST
 from producer_core.dlq.lookup import fetch
 from producer_core.dlq.replay_waves import claimed_by_wave
+from producer_core.dlq.revisions.revision import exported_revisions
 from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
     import pyarrow
 
     from producer_core.dlq import DeadLetterFilter
+    from producer_core.dlq.revisions.revision import Revision
     from producer_core.store import Store
 
 T = TypeVar("T")
@@ -119,7 +121,7 @@ def read(store: Store, records: Sequence[KnownRecords]) -> list[tuple[KnownRecor
     """
     ids = [known.message_id for known in records]
     try:
-        dead_letters, bodies = read_with_retries(
+        dead_letters, bodies, revisions = read_with_retries(
             store, partial(_rows, ids=ids), tries=1 if len(records) > 1 else _MAX_TRIES
         )
     except StoreError as error:
@@ -128,7 +130,14 @@ def read(store: Store, records: Sequence[KnownRecords]) -> list[tuple[KnownRecor
         half = len(records) // 2
         return [*read(store, records[:half]), *read(store, records[half:])]
     return [
-        (known, {"dead_letter": dead_letters[known.message_id], "body": bodies.get(known.message_id)})
+        (
+            known,
+            {
+                "dead_letter": dead_letters[known.message_id],
+                "body": bodies.get(known.message_id),
+                "revisions": revisions.get(known.message_id, []),
+            },
+        )
         for known in records
         if known.message_id in dead_letters
     ]
@@ -154,12 +163,13 @@ def _was_interrupted(error: StoreError) -> bool:
 
 def _rows(
     connection: duckdb.DuckDBPyConnection, ids: Sequence[str]
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, list[Revision]]]:
     dead_letters = fetch(connection, "dead_letters", LETTER_COLUMNS, ids)
     for message_id in claimed_by_wave(connection, list(dead_letters)):
         # It may be sent before the file is imported.
         dead_letters[message_id]["state"] = "replaying"
-    return dead_letters, fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
+    bodies = fetch(connection, "dead_letter_bodies", BODY_COLUMNS, ids)
+    return dead_letters, bodies, exported_revisions(connection, ids)
 
 
 def _start(

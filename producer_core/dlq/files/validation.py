@@ -9,7 +9,9 @@ from typing import Any, get_args
 
 from producer_core._internal.plural import plural
 from producer_core.dlq.files.record import Record
+from producer_core.dlq.files.revision_fields import read_revisions
 from producer_core.dlq.imported_verdict import imported_verdict
+from producer_core.dlq.revisions.revision import Revision
 from producer_core.events import Attempt, DeadLetter, Kind, State, Verdict
 from producer_core.messages import id_text, parse_id
 
@@ -30,6 +32,7 @@ class ImportedRecord:
     landed_partition: int | None
     landed_offset: int | None
     was_replaying: bool
+    revisions: tuple[Revision, ...] = ()
 
 
 def imported_record(record: Record) -> ImportedRecord:
@@ -63,7 +66,12 @@ def imported_record(record: Record) -> ImportedRecord:
         )  # fmt: skip
         dead_letter = replace(dead_letter, verdict=verdict, verdict_reason=reason)
     return ImportedRecord(
-        dead_letter, record["value_size"], record["landed_partition"], record["landed_offset"], was_replaying
+        dead_letter,
+        record["value_size"],
+        record["landed_partition"],
+        record["landed_offset"],
+        was_replaying,
+        read_revisions(record["revisions"], dead_letter.message_id),
     )
 
 
@@ -156,7 +164,7 @@ _CHECKS: dict[str, Check] = {
     "headers": _headers,
     "attempts": _attempts,
 }
-ABSENT_EARLIER: Record = {"application": "", "application_version": ""}
+ABSENT_EARLIER: Record = {"application": "", "application_version": "", "revisions": None}
 """Fields that exports of earlier versions do not have, with their defaults."""
 _DEAD_LETTER_FIELDS = tuple(
     name

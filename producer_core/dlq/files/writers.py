@@ -12,6 +12,7 @@ from producer_core.dlq.files import csv_cells
 from producer_core.dlq.files.manifest import FORMAT_VERSION, Format
 from producer_core.dlq.files.record import COLUMNS, Record, as_text, displayed, masked_line, raw_line
 from producer_core.dlq.files.record import cells as cells_of
+from producer_core.dlq.files.revision_fields import revisions_raw
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from producer_core.kafka.schemas.decoder import SchemaDecoder
 
 METADATA = b"producer_core"
-"""The key of the Parquet metadata {"format_version": 1, "masked": false}."""
+"""The key of the Parquet metadata {"format_version": 2, "masked": false}."""
 
 _GROUP_ROWS, _GROUP_BYTES = 20_000, 32 << 20
 _BOM = b"\xef\xbb\xbf"  # without it Excel does not recognize UTF-8
@@ -141,8 +142,16 @@ def batch(
 
     rows = [_masked_row(record, decoder) for record in records] if masked else records
     fields = schema(masked=masked)
+    rows = [{**row, "revisions": _revisions(row["revisions"], masked=masked)} for row in rows]
     columns = [pyarrow.array([row[field.name] for row in rows], type=field.type) for field in fields]
     return pyarrow.RecordBatch.from_arrays(columns, schema=fields)
+
+
+def _revisions(revisions: Sequence[Any], *, masked: bool) -> str | None:
+    """Return the revisions as JSON in a text, which Parquet keeps whatever their fields become. None without any."""
+    if not revisions:
+        return None
+    return orjson.dumps(revisions if masked else revisions_raw(revisions)).decode()
 
 
 def _masked_row(record: Record, decoder: SchemaDecoder | None) -> Record:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from producer_core.dlq import DeadLetters, lookup, replay_waves
 from producer_core.dlq.event_lookup import find_events
 from producer_core.dlq.published_verdict import PUBLISHED
+from producer_core.dlq.revisions import revision as revisions
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender
 from producer_core.events import DeadLetter
 from producer_core.store import safe_verdicts
@@ -176,31 +177,35 @@ class SlicePublisher:
         recorded: Collection[str],
         result: SliceResult,
     ) -> None:
-        begun = self._begin([one.message_id for one in dead_letters], targets, recorded)
+        begun = self._begin(dead_letters, targets, recorded)
         result.left_out += tuple(one.message_id for one in dead_letters if one.message_id not in begun)
-        dead_letters = [one for one in dead_letters if one.message_id in begun]
+        dead_letters = list(begun.values())
         sent = self._sender.send(producer, dead_letters, targets)
         self._settle(sent.results, targets, result)
         result.invalid, result.error = dict(sent.invalid), sent.error
 
     def _begin(
-        self, ids: Sequence[str], targets: Mapping[str, str], recorded: Collection[str]
-    ) -> frozenset[str]:
-        """Record that the publication of dead letters begins. Return the ids of those that may still be published.
+        self, dead_letters: Sequence[DeadLetter], targets: Mapping[str, str], recorded: Collection[str]
+    ) -> dict[str, DeadLetter]:
+        """Record that the publication of dead letters begins. Return those that may still be published, edited ones as
+        their revisions.
 
-        Another process may have published some since the lookup.
+        Another process may have published some since the lookup. One whose edit is a dead letter of its own is left out: a
+        reader of the topic may send it, and then both would be sent.
         """
+        ids = [one.message_id for one in dead_letters]
         with self._store.borrow(write=True) as connection:
             replay_waves.begin_change(connection)  # what a replay has claimed is left out
             rows = lookup.fetch_rows(connection, "dead_letters", ["message_id"], ids, self._states)
             published, _ = self._events.earlier({one: targets[one] for one in ids})
-            begun = frozenset(
-                message_id for (message_id,) in rows if self._again or message_id not in published
-            )
+            left_out = revisions.replaced(connection, ids) | (frozenset() if self._again else published)
+            begun = {message_id for (message_id,) in rows if message_id not in left_out}
             texts = {one: f"to {targets[one]}" for one in ids if one in begun and one not in recorded}
             self._events.write(connection, "publishing", texts)
             self._revoke(connection, [one for one in ids if one in begun])
-        return begun
+            publishable = [one for one in dead_letters if one.message_id in begun]
+            revised = revisions.revised_dead_letters(connection, publishable)
+        return {one.message_id: one for one in revised}
 
     def _revoke(self, connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
         safe_verdicts.revoke(connection, PUBLISHED, *lookup.id_in(ids))

@@ -98,7 +98,11 @@ class _Walk:
     def _in_leaf(value: Any, schema: AvroSchema) -> Misfit | None:
         from fastavro.validation import validate
 
-        return None if validate(value, schema, raise_errors=False) else _wrong_type(value, schema)
+        try:
+            fits = validate(value, schema, raise_errors=False)
+        except ValueError:  # a decimal with more digits than its schema has
+            fits = False
+        return None if fits else _wrong_type(value, schema)
 
 
 def _wrong_type(value: Any, *schemas: AvroSchema) -> Misfit:

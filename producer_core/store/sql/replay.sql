@@ -98,7 +98,8 @@ ORDER BY records.ord LIMIT $count;
 SELECT topic, count(*) FILTER (pending) AS records, coalesce(sum(size) FILTER (pending), 0)::BIGINT AS bytes,
        max(size) FILTER (pending) AS largest, max(partition) FILTER (pending) AS highest_partition
 FROM (SELECT dead_letters.topic, records.ord, records.state = 'pending' AS pending, dead_letters.partition,
-             coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size
+             CASE WHEN records.revision IS NOT NULL THEN records.size
+                  ELSE coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) END AS size
       FROM operation_records AS records JOIN dead_letters USING (message_id)
       WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed'))
 GROUP BY topic ORDER BY min(ord) FILTER (pending), topic;
@@ -162,19 +163,20 @@ FROM settled WHERE dead_letters.rowid = settled.dead_letter;
 
 -- name: replay_wave_records
 -- The number of an operation's pending records numbered $first to $last, their bytes, the number in its order of the last
--- one, and of the first one that must be claimed alone: an earlier attempt may have arrived, or the record has a text.
+-- one, and of the first one that must be claimed alone: an earlier attempt may have arrived, or the record has a text or
+-- a revision.
 SELECT count(*) AS count, coalesce(sum(size), 0)::BIGINT AS bytes, max(ord) AS last,
-       min(ord) FILTER (not_before IS NOT NULL OR text IS NOT NULL) AS other
+       min(ord) FILTER (not_before IS NOT NULL OR text IS NOT NULL OR revision IS NOT NULL) AS other
 FROM operation_records
 WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last;
 
 -- name: replay_alone_by_plan
 -- Of an operation's pending records numbered $first to $last, the first one that must be claimed alone because an earlier
--- attempt may have arrived, or because it has a text; and the last one before more than $between others. NULL without one.
+-- attempt may have arrived, or because it has a text or a revision; and the last one before more than $between others. NULL without one.
 SELECT min(ord) AS first, min(ord) FILTER (next IS NULL OR next - ord > $between) AS last
 FROM (SELECT ord, lead(ord) OVER (ORDER BY ord) AS next FROM operation_records
       WHERE operation_id = $operation AND state = 'pending' AND ord BETWEEN $first AND $last
-        AND (not_before IS NOT NULL OR text IS NOT NULL));
+        AND (not_before IS NOT NULL OR text IS NOT NULL OR revision IS NOT NULL));
 
 -- name: replay_claimed_alone
 -- The same, and also records whose dead letter cannot be claimed any more, is doubtful by now, or has no body.
@@ -185,7 +187,8 @@ WITH alone AS (
         AS dead_letters USING (message_id)
     LEFT JOIN dead_letter_bodies AS bodies USING (message_id)
     WHERE operation_id = $operation AND records.state = 'pending' AND ord BETWEEN $first AND $last
-      AND (not_before IS NOT NULL OR text IS NOT NULL OR dead_letters.message_id IS NULL OR bodies.message_id IS NULL))
+      AND (not_before IS NOT NULL OR text IS NOT NULL OR revision IS NOT NULL
+           OR dead_letters.message_id IS NULL OR bodies.message_id IS NULL))
 SELECT min(ord) AS first, min(ord) FILTER (next IS NULL OR next - ord > $between) AS last FROM alone;
 
 -- name: replay_wave_fitting
@@ -421,7 +424,8 @@ WHERE records.operation_id = $operation AND records.state = 'claimed';
 -- larger than $max_size. An unknown limit is NULL.
 SELECT count(*) FILTER (coalesce(partition, 0) >= $partitions) AS lost,
        count(*) FILTER (size > $max_size) AS too_large
-FROM (SELECT coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) AS size,
+FROM (SELECT CASE WHEN records.revision IS NOT NULL THEN records.size
+                  ELSE coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_letters.key), 0) END AS size,
              dead_letters.partition
       FROM operation_records AS records JOIN dead_letters USING (message_id)
       WHERE records.operation_id = $operation AND records.state = 'pending' AND dead_letters.topic = $topic);
@@ -429,7 +433,8 @@ FROM (SELECT coalesce(dead_letters.value_size, 0) + coalesce(octet_length(dead_l
 -- name: replay_listed
 -- A slice of an operation's pending records of a topic, for the check before the start.
 SELECT records.ord, records.message_id, dead_letters.topic, dead_letters.partition, dead_letters.key,
-       dead_letters.value_size, dead_letters.accepted_at, dead_letters.failed_at
+       CASE WHEN records.revision IS NOT NULL THEN records.size - coalesce(octet_length(dead_letters.key), 0)
+            ELSE dead_letters.value_size END AS value_size, dead_letters.accepted_at, dead_letters.failed_at
 FROM operation_records AS records JOIN dead_letters USING (message_id)
 WHERE records.operation_id = $operation AND records.state = 'pending' AND records.ord > $after
   AND dead_letters.topic = $topic

@@ -11,11 +11,13 @@ import pytest
 from producer_core import DeadLetterFilter, Monitor, ReliableKafkaProducer
 from producer_core.diagnostics.incident import IncidentWindow, export_incident
 from producer_core.dlq import DeadLetters
-from producer_core.errors import ReplayError, StoreUnavailable
+from producer_core.dlq.revisions.editor import Editor
+from producer_core.errors import ConfigError, ReplayError, StoreUnavailable
 from producer_core.store import Store
 from producer_core.testing import InMemoryTransport
 from tests.fixtures import incidents
 from tests.fixtures import notebook as notebook_fixtures
+from tests.fixtures.edits import add, json_dead_letter
 from tests.fixtures.notebook import dead_letter
 from tests.fixtures.replays import preflight_done
 
@@ -182,3 +184,37 @@ def test_the_files_of_a_bundle_are_deleted_with_the_monitor(incident):
     del monitor
     gc.collect()
     assert not folder.exists()
+
+
+def test_an_edit_changes_nothing_before_go(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    ids = add(store, json_dead_letter(1), json_dead_letter(2, {"order": 2, "amount": "<b>"}))
+    monitor = Monitor(store)
+
+    plan = monitor.edit(lambda value: {**value, "amount": value["amount"] * 2})
+    for shown in (repr(plan), plan._repr_html_()):
+        assert "2 of 2 dead letters would change." in shown and "Call go(reason)" in shown and "25" in shown
+    assert "<b><b>" not in plan._repr_html_() and Editor(store).lineage(ids[0]).revisions == ()
+    with pytest.raises(ConfigError, match="needs a reason"):
+        plan.go("")
+    assert plan.go("wrong unit").count == 2 and plan.go("again").count == 2
+    assert "Edited 2 dead letters." in repr(plan)
+
+    revision = Editor(store).lineage(ids[0]).revisions[0]
+    assert (revision.origin, revision.reason) == ("notebook", "wrong unit")
+    assert Editor(store).decoded(ids[0]).now.view["amount"] == 25.0
+    assert monitor.undo_edits(DeadLetterFilter()).count == 2
+
+
+def test_an_edit_by_fields_or_sql_and_the_errors_of_a_function(tmp_path):
+    store = Store.open(tmp_path / "store.duckdb")
+    add(store, json_dead_letter(1))
+    monitor = Monitor(store)
+
+    assert monitor.edit({"amount": 1}).preview.count == 1
+    assert monitor.edit("json_merge_patch(value, '{}')").preview.unchanged == 1
+    failing = monitor.edit(lambda value: value["missing"])
+    assert failing.preview.refused == {"invalid": 1} and "KeyError" in repr(failing)
+    assert [type(error) for error in failing.errors] == [KeyError]
+    with pytest.raises(ConfigError, match="a function, an SQL expression or a dict"):
+        monitor.edit(7)

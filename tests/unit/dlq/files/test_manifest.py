@@ -30,7 +30,7 @@ def test_the_manifest_contains_filter_counts_and_operator(store, tmp_path):
     assert (manifest["matched"], manifest["rows"], manifest["changed"], manifest["missing"]) == (4, 4, 0, 0)
     assert manifest["by_topic"] == {"orders": 3, "payments": 1}
     assert manifest["by_verdict"] == {"rejected": 3, "possibly_persisted": 1}
-    assert (manifest["format_version"], manifest["masked"], manifest["exported_by"]) == (1, False, "ann@here")
+    assert (manifest["format_version"], manifest["masked"], manifest["exported_by"]) == (2, False, "ann@here")
     assert manifest["size"] == (tmp_path / "a.jsonl").stat().st_size
 
 
@@ -73,7 +73,7 @@ def test_a_manifest_of_a_later_version_asks_for_an_upgrade(store, other, tmp_pat
     add_dead_letters(store, 1)
     export(store, ANY, tmp_path / "a.jsonl", **ME)
     manifest = manifest_of(tmp_path / "a.jsonl")
-    Path(f"{tmp_path}/a.jsonl.manifest.json").write_text(json.dumps({**manifest, "format_version": 2}))
+    Path(f"{tmp_path}/a.jsonl.manifest.json").write_text(json.dumps({**manifest, "format_version": 3}))
 
     with pytest.raises(TransferError, match="Upgrade"):
         import_(other, tmp_path / "a.jsonl", **ME)

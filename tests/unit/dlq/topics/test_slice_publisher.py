@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from producer_core.dlq.topics.topic_sender import TopicSender
 from producer_core.errors import ReplayError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.kafka.record_lookup import ProbeResult
+from tests.fixtures.edits import add, edit, fields, json_dead_letter
 from tests.fixtures.replays import dead_letter
 
 NOT_FOUND = ProbeResult("not_found", None, None, 0, "The record is not on the topic.")
@@ -26,10 +28,11 @@ class Client:
 
     def __init__(self, outcome="acknowledged"):
         self.outcome = outcome
-        self.sent = []
+        self.sent, self.values = [], []
 
     def resend(self, record, settled):
         self.sent.append(record.message_id)
+        self.values.append(record.value)
         settled(ReplayResult(record.message_id, self.outcome, 0, len(self.sent)))
 
     def close(self, timeout=0.0):
@@ -140,3 +143,42 @@ def test_of_two_versions_of_one_failure_the_doubtful_verdict_is_kept(store, fail
     assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]
     DeadLetters(store).add([first])
     assert [one.verdict for one in DeadLetters(store).find(DeadLetterFilter())] == ["possibly_persisted"]
+
+
+def test_an_edited_dead_letter_is_published_as_its_revision(store):
+    (one,) = add(store, json_dead_letter(1))
+    edit(store, fields({"amount": 7}), one)
+    client = Client()
+
+    publish(store, client, one)
+
+    assert [json.loads(value)["amount"] for value in client.values] == [7]
+    assert edit(
+        store, fields({"amount": 8}), one
+    ).replacements  # a reader of the topic may have sent the first edit
+
+
+def test_an_original_that_an_edit_replaces_is_not_published(store):
+    (one,) = add(store, json_dead_letter(1, verdict="possibly_persisted"))
+    client = Client()
+
+    def edited(topic, ids, since):  # during the lookup, after the dead letter was read
+        edit(store, fields({"amount": 7}), one)
+        return dict.fromkeys(ids, NOT_FOUND)
+
+    result = publish(store, client, one, probe=edited, doubtful=[one])
+
+    assert client.sent == [] and result.left_out == (one,)
+
+
+def test_an_edit_during_the_lookup_is_published_instead_of_the_original(store):
+    (one,) = add(store, json_dead_letter(1))
+    client = Client()
+
+    def edited(topic, ids, since):
+        edit(store, fields({"amount": 7}), one)
+        return dict.fromkeys(ids, NOT_FOUND)
+
+    publish(store, client, one, probe=edited, doubtful=[one])
+
+    assert [json.loads(value)["amount"] for value in client.values] == [7]

@@ -91,3 +91,13 @@ def test_a_value_that_cannot_be_written_has_a_misfit(value):
     except (TypeError, ValueError, OverflowError, AttributeError):
         assert misfit(value, ORDER) is not None
     assert (misfit(value, ORDER) is None) == validate(value, ORDER, raise_errors=False)
+
+
+def test_a_decimal_with_more_digits_than_its_schema_is_a_misfit():
+    """Regression: fastavro raised a ValueError, which send_message passed on without the path."""
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema = parse_schema({"type": "record", "name": "Paid", "fields": [{"name": "amount", "type": money}]})
+
+    assert misfit({"amount": Decimal("1.23")}, schema) is None
+    found = misfit({"amount": Decimal("1.234")}, schema)
+    assert found is not None and found.path == ("amount",)

@@ -1,0 +1,103 @@
+"""Test the edit form in Chromium: what a user typed outlives a cut connection, a reload and a killed server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from producer_core._internal.actor import current_actor
+from producer_core.dlq import DeadLetterFilter
+from producer_core.dlq.revisions.drafts import Drafts
+from producer_core.dlq.revisions.editor import Editor
+from producer_core.store import Store
+from tests.acceptance.browsing import button, go, message, served, window
+from tests.support import eventually
+
+pytestmark = pytest.mark.browser
+
+_SOCKETS = """
+window.pcSockets = []
+const Socket = window.WebSocket
+window.WebSocket = class extends Socket { constructor(...all) { super(...all); window.pcSockets.push(this) } }
+"""
+_CUT = "() => { const open = window.pcSockets.filter(one => one.readyState === 1); open.forEach(one => one.close()); return open.length }"
+
+
+def open_form(load, page, address, topic):
+    """Fail one message, open its record and the form. Return the message id."""
+    load.fail(topic, 1)
+    (one,) = load.dead_letters.ids(_of(topic))
+    go(page, f"{address}dead-letters?topic={topic}&letter={one}")
+    button(page, "Edit").click()
+    value_field(page).wait_for()
+    return one
+
+
+def _of(topic):
+    return DeadLetterFilter(topic=topic)
+
+
+def value_field(page):
+    return page.get_by_label("Value (JSON)")
+
+
+def draft(load, message_id):
+    found = Drafts(Store.open(load.store), current_actor()).find(message_id)
+    return None if found is None else found.value
+
+
+def test_an_edit_outlives_a_cut_connection_a_reload_and_another_tab(load, browser, address):
+    with window(browser) as page:
+        page.add_init_script(_SOCKETS)
+        one = open_form(load, page, address, "edited")
+        field = value_field(page)
+
+        field.fill('{"amount": 1')  # typed, without leaving the field
+        eventually(lambda: draft(load, one) == '{"amount": 1')
+        for text in ("2", ", "):  # twice: the first cut may hit the report of the text before
+            field.press("End")
+            assert page.evaluate(_CUT) > 0
+            field.press_sequentially(text)  # while the page is disconnected
+            page.wait_for_function("() => window.pcSockets.some(one => one.readyState === 1)")
+        assert field.input_value() == '{"amount": 12, '
+        eventually(lambda: draft(load, one) == '{"amount": 12, ')
+        assert field.input_value() == '{"amount": 12, '
+
+        page.reload()
+        assert_value(page, '{"amount": 12, ')
+        other = page.context.new_page()
+        go(other, page.url)
+        assert_value(other, '{"amount": 12, ')
+        message(other, "The value cannot be saved: it is not JSON")
+        other.close()
+
+        value_field(page).fill('{"amount": 12}')
+        page.locator(".pc-differences").filter(has_text="12").wait_for()
+        page.get_by_label("Reason").fill("wrong amount")
+        save = button(page, "Save edit")
+        eventually(save.is_enabled)
+        save.click()
+        message(page, "Edited 1 dead letter.")
+        assert draft(load, one) is None
+        assert json.loads(Editor(Store.open(load.store)).decoded(one).value) == {"amount": 12}
+
+        load.broker.accept("edited")
+        button(page, "Undo edit").wait_for()
+        assert page.errors == []
+
+
+def test_a_draft_outlives_a_killed_server(load, browser, tmp_path):
+    with served(load.store, tmp_path) as server, window(browser) as page:
+        one = open_form(load, page, server.url, "killed")
+        value_field(page).fill('{"amount": 99')
+        eventually(lambda: draft(load, one) == '{"amount": 99')
+        server.kill()
+        server.start()
+        page.reload()
+        assert_value(page, '{"amount": 99')
+
+
+def assert_value(page, text):
+    value_field(page).wait_for()
+    eventually(lambda: value_field(page).input_value() == text)
