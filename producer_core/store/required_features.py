@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 TEXT_IDS = "text_ids"
 """Records on the topics have ids as text: a version that does not read these would not find a dead letter that is there."""
-SUPPORTED = frozenset({"replay_waves", TEXT_IDS})
+APPROVALS = "approvals"
+"""An approval policy is adopted: a version without it would start replays that need a second person."""
+SUPPORTED = frozenset({"replay_waves", TEXT_IDS, APPROVALS})
 
 
 def require(connection: duckdb.DuckDBPyConnection, feature: str, *, now: float) -> None:
