@@ -189,7 +189,9 @@ class OtherCluster(ReplayError):
 class ApprovalRequired(ReplayError):
     """A second person must approve the replay before it starts."""
 
-    def __init__(self, message: str = "", *, fix: str = "", request_id: str = "", operation_id: str = "") -> None:
+    def __init__(
+        self, message: str = "", *, fix: str = "", request_id: str = "", operation_id: str = ""
+    ) -> None:
         super().__init__(message, fix=fix)
         self.request_id = request_id
         """The request that waits for the approval."""

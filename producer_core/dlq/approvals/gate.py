@@ -53,8 +53,9 @@ class _Start(NamedTuple):
 
     @property
     def person(self) -> str:
-        name = short(canonical(self.who))
-        return self.policy.people.get(name, name)
+        """The key under which small replays of one person count together."""
+        full, name = canonical(self.who), short(canonical(self.who))
+        return self.policy.people.get(full) or self.policy.people.get(name, name)
 
 
 def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> ApprovalRequest | None:
@@ -62,7 +63,7 @@ def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float)
 
     Call it in the write block that starts the operation. An approval is verified and used up here: the dead letters, the
     destination and the choices are still those of the request, and its approver still is an approver and another person.
-    If something changed, the request is void, and a new one is returned. Raise NotPermitted for people who may not replay.
+    If something changed, the request is void, and a new one is returned. Raise NotPermitted for people without the role of an operator.
     """
     start = _start(store, operation_id, who=who, origin=origin, now=now)
     if start is None:
@@ -86,7 +87,7 @@ def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float)
         return None
     if not start.who.known:
         raise NotPermitted(
-            f"{rule} This page has no sign-in, so it does not know who asks.",
+            f"{rule} This page has no sign-in, so the requester is unknown.",
             fix="Configure sign-in for the dashboard, or ask with `producer-core replay go`.",
         )
     return insert_request(
@@ -137,7 +138,7 @@ def waiting_error(request: ApprovalRequest, *, resumes: bool = False) -> Approva
     return ApprovalRequired(
         f"Replay {request.operation_id} waits for approval. {request.text}",
         fix=(
-            f"Another person approves it: `producer-core requests approve {request.request_id}`, or in the dashboard. "
+            f"Another person approves it: `producer-core dlq approve {request.request_id}`, or in the dashboard. "
             f"Then start it: `producer-core replay {command} {request.operation_id}`."
         ),
         request_id=request.request_id,

@@ -48,8 +48,8 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 class ApprovalPolicy:
     """A policy, with the text that it was read from and its SHA-256 digest.
 
-    `roles` maps a role to names, patterns with `*`, and `group:NAME`. Without operators, everybody whom no other entry
-    names is one. `people` maps each further name of a person to the person. `expires_after` is in seconds.
+    `roles` maps a role to names, patterns with `*`, and `group:NAME`. Without operators, everyone that no other
+    entry names is one. `people` maps each further name of a person to the person. `expires_after` is in seconds.
     """
 
     source: str
@@ -157,7 +157,7 @@ class _Parser:
         )
         asks = found.replays_above is not None or found.other_cluster
         if asks and not found.approvers():
-            raise self._invalid("roles", "approver", "names nobody, so no request could ever be approved")
+            raise self._invalid("roles", "approver", "has no name, so no request could ever be approved")
         return found
 
     def _check_names(self, given: Mapping[str, Any], known: Sequence[str], table: str) -> None:

@@ -70,7 +70,7 @@ class ApprovalRequest:
 
     @property
     def approver(self) -> Identity | None:
-        """The person who decided; None while nobody has."""
+        """The person that decided; None while the request is undecided."""
         return Identity.from_json(self.decided_identity) if self.decided_identity else None
 
     @property
@@ -114,7 +114,7 @@ def get_request(store: Store, request_id: str) -> ApprovalRequest:
     if len(found) != 1:
         problem = "More than one request begins" if found else "No request begins"
         raise ReplayError(
-            f"{problem} with {request_id!r}.", fix="`producer-core requests list` lists the requests."
+            f"{problem} with {request_id!r}.", fix="`producer-core dlq requests` lists the requests."
         )
     return _request(found[0])
 
@@ -152,7 +152,7 @@ def approve(
 ) -> ApprovalRequest:
     """Approve a request as another person than the requester. The replay can then be started once, until it expires.
 
-    Raise NotPermitted for the requester, and for people who are not approvers; ReplayError if the request is not pending
+    Raise NotPermitted for the requester, and for other people than approvers; ReplayError if the request is not pending
     or no longer describes the replay.
     """
     return _decide(store, request_id, "approved", identify(who, origin), origin, reason, clock())
@@ -184,8 +184,7 @@ def withdraw(
         now = known_time(store, clock())
         found = get_request(store, request_id)
         policy = adopt_policy(store, who=who, origin=origin, now=now)
-        own = identity.persons & found.requester.persons
-        if not own and not (policy is not None and policy.allows(identity, "admin")):
+        if not _may_withdraw(policy, identity, found):
             raise NotPermitted(
                 f"{who} did not make the request {found.request_id}.",
                 fix="Only its requester or an admin withdraws it.",
@@ -195,6 +194,12 @@ def withdraw(
         ):
             raise ReplayError(f"The request {found.request_id} is {found.state}.")
         return get_request(store, found.request_id)
+
+
+def _may_withdraw(policy: ApprovalPolicy | None, identity: Identity, request: ApprovalRequest) -> bool:
+    if policy is None:
+        return bool(identity.persons & request.requester.persons)
+    return policy.is_same_person(identity, request.requester) or policy.allows(identity, "admin")
 
 
 def insert_request(
@@ -347,13 +352,13 @@ def _not_permitted(
             "This store has no approval policy.", fix="Name the policy file in PRODUCER_CORE_POLICY."
         )
     if not identity.known:
-        fix = "Configure sign-in for the dashboard, or use `producer-core requests`."
-        return NotPermitted("This page has no sign-in, so it does not know who decides.", fix=fix)
+        fix = "Configure sign-in for the dashboard, or use `producer-core dlq approve`."
+        return NotPermitted("This page has no sign-in, so the approver is unknown.", fix=fix)
     if not policy.allows(identity, "approver"):
         fix = f"Ask one of: {policy.approvers()}."
         return NotPermitted(f"{identity} is not an approver.", fix=fix)
     return NotPermitted(
-        f"The request {found.request_id} was made by {found.who}: nobody decides their own request.",
+        f"The request {found.request_id} was made by {found.who}, and a requester cannot decide it.",
         fix=f"Ask another one of: {policy.approvers()}.",
     )
 

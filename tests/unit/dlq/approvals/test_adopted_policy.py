@@ -40,7 +40,9 @@ def test_a_changed_file_applies_and_is_audited(store, tmp_path, monkeypatch):
     adopt(store)
     path.write_text(POLICY.replace("replays_above = 2", "replays_above = 9000"))
     assert adopt(store).replays_above == 9000
-    assert audited(store)[0].startswith("changed: A second person approves replays of more than 9,000 records.")
+    assert audited(store)[0].startswith(
+        "changed: A second person approves replays of more than 9,000 records."
+    )
 
 
 def test_another_file_with_other_rules_is_refused(store, tmp_path, monkeypatch):
@@ -65,7 +67,9 @@ def test_a_named_file_that_disappears_admits_nothing(store, tmp_path, monkeypatc
     path = write_policy(monkeypatch, tmp_path)
     adopt(store)
     path.unlink()
-    with pytest.raises(ConfigError, match=r"cannot be read \(No such file or directory\), so no replay can be started"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be read \(No such file or directory\), so no replay can be started"
+    ):
         adopt(store)
 
 

@@ -33,14 +33,15 @@ def test_a_person_has_the_role_of_the_most_specific_entry(name, groups, role):
 
 def test_a_name_precedes_a_group_and_a_group_precedes_a_pattern():
     policy = parse(
-        '[roles]\nviewer = ["ben"]\noperator = ["group:ops"]\nadmin = ["*@example.com"]\napprover = ["x"]\n', "p"
+        '[roles]\nviewer = ["ben"]\noperator = ["group:ops"]\nadmin = ["*@example.com"]\napprover = ["x"]\n',
+        "p",
     )
     assert policy.role_of(Identity("ben", groups=["ops"])) == "viewer"
     assert policy.role_of(Identity("mary@example.com", groups=["ops"])) == "operator"
     assert policy.role_of(Identity("mary@example.com")) == "admin"
 
 
-def test_without_operators_everybody_else_is_one():
+def test_without_operators_everyone_else_is_one():
     policy = parse('[roles]\nviewer = ["ben"]\napprover = ["grace"]\n', "p")
     assert policy.role_of(Identity("stranger")) == "operator"
     assert policy.role_of(Identity("ben")) == "viewer"
@@ -83,7 +84,10 @@ def test_the_defaults_ask_for_nothing():
         ("[second_person]\nreplays_above = -1\n", "line 2: second_person.replays_above must be"),
         ("[second_person]\nother_cluster = 1\n", "line 2: second_person.other_cluster must be true or false"),
         ("[second_person]\nexpires_after_hours = 0\n", "line 2: second_person.expires_after_hours must be"),
-        ("[second_person]\nreplays_above = 5\n", "roles.approver names nobody, so no request could ever be approved"),
+        (
+            "[second_person]\nreplays_above = 5\n",
+            "roles.approver has no name, so no request could ever be approved",
+        ),
         ('[people]\nada = ["x"]\nben = ["x"]\n', "line 3: people.ben and ada share the name 'x'"),
     ],
 )
