@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from producer_core.cli.plain_text import plain
-from producer_core.errors import ProducerError
+from producer_core.errors import ApprovalRequired, ProducerError
 
 _EXTRAS = {
     **dict.fromkeys(("streamlit", "plotly", "pandas"), "dashboard"),
@@ -20,6 +20,8 @@ _EXTRAS = {
     "redis": "redis",
 }
 INTERRUPTED = 130
+WAITING = 3
+"""The exit code of a command whose replay waits for the approval of a second person."""
 
 
 class Command(NamedTuple):
@@ -85,7 +87,10 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ProducerError as error:
-            raise Failed(error.what, error.fix) from error
+            failed = Failed(error.what, error.fix)
+            if isinstance(error, ApprovalRequired):
+                failed.exit_code = WAITING
+            raise failed from error
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from producer_core.cli.dlq import (
+    approvals,
     archive_purge,
     export_import,
     list_groups,
@@ -30,6 +31,7 @@ def dlq() -> None:
       producer-core dlq show MESSAGE_ID             one message with its history
       producer-core dlq replay --topic orders       send them again
       producer-core dlq archive --group 1f2e3d4c5b6a   archive them; "dlq restore" undoes it
+      producer-core dlq requests --state pending    replays that wait for an approval
     """
 
 
@@ -40,6 +42,7 @@ for command in (
     *archive_purge.COMMANDS,
     *export_import.COMMANDS,
     *publish_fetch.COMMANDS,
+    *approvals.COMMANDS,
 ):
     dlq.add_command(command)
 dlq.add_command(archive_purge.archive, name="clear")
