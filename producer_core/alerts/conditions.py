@@ -182,11 +182,18 @@ class ReportedByProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A replay waits for the approval of a second person."""
+
+
+@dataclass(frozen=True, slots=True)
 class InvalidRuleFile:
     """The rules file contains mistakes and is ignored."""
 
 
-Condition = Threshold | BurnRate | Absence | RouteFailing | InvalidRuleFile | ReportedByProducer
+Condition = (
+    Threshold | BurnRate | Absence | RouteFailing | PendingApproval | InvalidRuleFile | ReportedByProducer
+)
 
 
 REPORTED = ReportedByProducer()
@@ -205,7 +212,7 @@ def sections_of(condition: Condition) -> frozenset[Section]:
             return frozenset({"producers"})
         case RouteFailing():
             return frozenset({"routes"})
-        case InvalidRuleFile() | ReportedByProducer():
+        case PendingApproval() | InvalidRuleFile() | ReportedByProducer():
             return frozenset()
 
 
@@ -240,6 +247,8 @@ def describe(condition: Condition) -> str:
             return f"no {of} for {span(after)}" if of != "producer" else f"no heartbeat for {span(after)}"
         case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
+        case PendingApproval():
+            return "a replay waits for an approval"
         case InvalidRuleFile():
             return "mistakes in the rules file"
         case ReportedByProducer():

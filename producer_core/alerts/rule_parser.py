@@ -15,6 +15,7 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    PendingApproval,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -312,7 +313,7 @@ def _kind(condition: Condition) -> str:
             return "absence"
         case RouteFailing():
             return "route"
-        case InvalidRuleFile() | ReportedByProducer():
+        case PendingApproval() | InvalidRuleFile() | ReportedByProducer():
             return "reported"
 
 

@@ -17,6 +17,7 @@ from producer_core.alerts.snapshot import (
     ProducerState,
     SnapshotNeeds,
     StoreSnapshot,
+    WaitingRequest,
     WindowSums,
     Writer,
 )
@@ -49,6 +50,7 @@ class SnapshotReader:
             producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
             silences = self._store.rows("silences", now=now)
             failing_routes = self._store.rows("alerts_failing_routes")
+            requests = self._store.rows("alerts_requests", now=now)
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
         missing: set[Section] = set()
 
@@ -84,6 +86,7 @@ class SnapshotReader:
                 for row in failing_routes
             },
             silences=tuple(Silence(**row) for row in silences),
+            requests=tuple(WaitingRequest(**row) for row in requests),
             problem=(rule_set.path.name, rule_set.problem) if rule_set.path and rule_set.problem else None,
             missing=frozenset(missing),
         )

@@ -47,6 +47,12 @@ class Failed(click.ClickException):
             click.echo(f"  {plain(self.fix)}", err=True)
 
 
+class WaitsForApproval(Failed):
+    """The replay of the command waits for the approval of a second person; exit code 3."""
+
+    exit_code = WAITING
+
+
 class LazyGroup(click.Group):
     """Prints its help without importing a command, and a ProducerError as problem and fix without a traceback."""
 
@@ -87,10 +93,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ProducerError as error:
-            failed = Failed(error.what, error.fix)
-            if isinstance(error, ApprovalRequired):
-                failed.exit_code = WAITING
-            raise failed from error
+            failure = WaitsForApproval if isinstance(error, ApprovalRequired) else Failed
+            raise failure(error.what, error.fix) from error
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)

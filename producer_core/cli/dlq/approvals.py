@@ -141,7 +141,7 @@ def policy(adopt: bool, store_path: Path | None, as_json: bool) -> None:
         return
     adopted = bool(store.rows("approval_policy"))
     level = enforcement(store.path, found.source)
-    shown = {
+    shown: dict[str, output.Cell] = {
         "source": found.source, "adopted": adopted, "rules": found.summary, "approvers": found.approvers() or "none",
         "role": found.role_of(_me()), "enforcement": level.level, "why": level.text,
     }  # fmt: skip

@@ -121,5 +121,5 @@ SELECT * FROM replay_requests WHERE state IN ('pending', 'approved') AND expires
 
 -- name: alerts_requests
 -- Pending requests of replays that wait for an approval, for the alert that tells approvers.
-SELECT request_id, operation_id, who, records, rule, reason, expires_at FROM replay_requests
+SELECT request_id, who, records, rule, expires_at FROM replay_requests
 WHERE state = 'pending' AND expires_at > $now ORDER BY rowid;

@@ -36,7 +36,13 @@ def test_a_rule_that_evaluates_metrics_waits_as_long_as_the_built_in_one():
     assert ALERTS["error_budget_slow"]["keep_firing_for"] == "1h"
     native = {name for name, rule in RULES.items() if not isinstance(rule.condition, ReportedByProducer)}
     reported = {name for name in native if "producer_core_firing_alerts" in ALERTS[name]["expr"]}
-    assert reported == {"producer_gone", "memory_near_limit", "rules_file_refused", "notifications_failing"}
+    assert reported == {
+        "producer_gone",
+        "memory_near_limit",
+        "rules_file_refused",
+        "notifications_failing",
+        "approval_requested",
+    }
 
 
 def test_every_metric_of_a_rule_exists_on_the_endpoint_of_a_store():
