@@ -9,7 +9,7 @@ from typing import Any
 
 from producer_core.dashboard.auth.access import actor, user
 from producer_core.dlq import DeadLetterFilter
-from producer_core.errors import ProducerError, StoreError
+from producer_core.errors import ApprovalRequired, ProducerError, StoreError
 from producer_core.store import Store
 
 ORIGIN = "dashboard"
@@ -44,6 +44,8 @@ def attempt(
         return act(who or actor())
     except StoreError as error:  # each action is one transaction, so it is done completely or not at all
         return ActionResult(False, f"Nothing was done. {error} Try again.")
+    except ApprovalRequired as error:  # the request is made and audited
+        return ActionResult(True, error.what, error.operation_id)
     except ProducerError as error:
         with contextlib.suppress(StoreError):
             store.audit(

@@ -10,6 +10,7 @@ from producer_core._internal.plural import plural
 from producer_core.dlq.approvals.adopted_policy import adopt_policy
 from producer_core.dlq.approvals.binding import Binding, binding_of
 from producer_core.dlq.approvals.policy import ApprovalPolicy
+from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.dlq.approvals.requests import (
     CHANGED,
     ApprovalRequest,
@@ -117,6 +118,23 @@ def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
         _check_operator(policy, identify(who, origin))
 
 
+def check_without_store(records: int, *, who: str, origin: str) -> None:
+    """Raise NotPermitted if a replay of a queue in memory needs an approval: without a store there are no requests."""
+    policy = read_policy()
+    if policy is None:
+        return
+    _check_operator(policy, identify(who, origin))
+    if policy.replays_above is not None and records > policy.replays_above:
+        raise NotPermitted(
+            f"It sends {plural(records, 'record')}, and {_limit(policy.replays_above)}",
+            fix="Give the producer a store: a request for the approval needs one.",
+        )
+
+
+def _limit(replays_above: int) -> str:
+    return f"replays of more than {plural(replays_above, 'record')} need a second person."
+
+
 def rule_of(
     store: Store,
     operation: Mapping[str, Any],
@@ -156,7 +174,7 @@ def reason_to_ask(store: Store, start: _Start) -> str:
         )
     if policy.replays_above is None:
         return ""
-    limit = f"replays of more than {plural(policy.replays_above, 'record')} need a second person."
+    limit = _limit(policy.replays_above)
     if records > policy.replays_above:
         return f"It sends {plural(records, 'record')}, and {limit}"
     (row,) = store.rows(
