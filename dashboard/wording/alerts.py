@@ -13,6 +13,7 @@ from producer_core.alerts.conditions import (
     BurnRate,
     Condition,
     InvalidRuleFile,
+    PendingApproval,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -229,6 +230,8 @@ def _condition(name: str, condition: Condition) -> str:
             return f"a topic with earlier traffic receives nothing for {span(after)}"
         case RouteFailing(after=after):
             return f"notifications via a route fail for {span(after)}"
+        case PendingApproval():
+            return "a replay waits for the approval of a second person"
         case InvalidRuleFile():
             return "the rule file is invalid"
         case _:

@@ -147,7 +147,10 @@ def rule_of(
     """Return why the start of an operation, from its row, would need an approval; an empty text if it would not."""
     if policy is None:
         return ""
-    return reason_to_ask(store, _described(store, policy, operation, identify(who, origin), origin, now))
+    unhashed = Binding("", "")  # no rule depends on the hashes
+    return reason_to_ask(
+        store, _described(store, policy, operation, unhashed, identify(who, origin), origin, now)
+    )
 
 
 def waiting_error(request: ApprovalRequest, *, resumes: bool = False) -> ApprovalRequired:
@@ -195,16 +198,24 @@ def _start(store: Store, operation_id: str, *, who: str, origin: str, now: float
         return None
     now = known_time(store, now)
     (operation,) = store.rows("operations", operation=operation_id)
-    return _described(store, policy, operation, identify(who, origin), origin, now)
+    return _described(
+        store, policy, operation, binding_of(store, operation), identify(who, origin), origin, now
+    )
 
 
 def _described(
-    store: Store, policy: ApprovalPolicy, operation: Mapping[str, Any], who: Identity, origin: str, now: float
+    store: Store,
+    policy: ApprovalPolicy,
+    operation: Mapping[str, Any],
+    binding: Binding,
+    who: Identity,
+    origin: str,
+    now: float,
 ) -> _Start:
     rows = store.rows("approval_effect", operation=operation["operation_id"])
     effect = {row["topic"]: row["records"] for row in rows}
     elsewhere = sum(row["elsewhere"] for row in rows)
-    return _Start(policy, operation, binding_of(store, operation), effect, elsewhere, who, origin, now)
+    return _Start(policy, operation, binding, effect, elsewhere, who, origin, now)
 
 
 def _check_operator(policy: ApprovalPolicy, who: Identity) -> None:

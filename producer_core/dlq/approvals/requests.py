@@ -386,7 +386,7 @@ def _audit(
         action=action,
         selection={"request": request.request_id, "operation": request.operation_id},
         count=request.records,
-        outcome=f"{outcome} (request {request.request_id} of {request.operation_id})",
+        outcome=f"{outcome} [request {request.request_id}] ({request.operation_id})",
     )
 
 
