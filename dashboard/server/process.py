@@ -19,6 +19,7 @@ from producer_core.dashboard.server import alert_worker, replay_worker, warm_up
 from producer_core.dashboard.server.command import launch_folder
 from producer_core.dashboard.server.page_middleware import PageMiddleware
 from producer_core.dashboard.server.static_files import StaticFiles
+from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.errors import ConfigError
 from producer_core.store import default_path
 
@@ -26,7 +27,8 @@ from producer_core.store import default_path
 def app_options(page: str) -> dict[str, Any]:
     """Return the middleware and the lifespan for `streamlit.App`.
 
-    Raises ConfigError where the access rules forbid the address, or the file of client settings is invalid.
+    Raises ConfigError where the access rules forbid the address, the file of client settings or the approval policy is
+    invalid.
     """
     from streamlit import get_option
     from streamlit.file_util import get_static_dir
@@ -35,6 +37,7 @@ def app_options(page: str) -> dict[str, Any]:
     guard = load_guard(get_option("server.address") or "0.0.0.0", hosts)  # noqa: S104
     access.set_guard(guard)
     replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
+    read_policy()
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
     pages = Middleware(PageMiddleware, files=files, base=base, connect_early=not guard.rules.oidc)

@@ -13,6 +13,7 @@ import orjson
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq import DeadLetterFilter, replay_waves, states
 from producer_core.dlq.approvals import gate
+from producer_core.dlq.approvals.adopted_policy import adopt_changed_file
 from producer_core.dlq.approvals.requests import close_requests_of, expire_requests
 from producer_core.errors import ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS, UNDECIDED
@@ -285,6 +286,7 @@ def end_abandoned(store: Store, now: float) -> list[Operation]:
     """
     _write_claims_of_dead_runners(store, now)
     waiting = [row["operation_id"] for row in store.rows("replay_ending")]
+    adopt_changed_file(store, now)
     expire_requests(store, now)
     _return_unadmitted(store, now)
     ended = expire_undecided(store, now)

@@ -5,9 +5,11 @@ The store keeps the text, so that a process without the file applies the same ru
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.actor import current_actor
 from producer_core.dlq.approvals.policy import ApprovalPolicy, parse
 from producer_core.dlq.approvals.policy_file import VARIABLE, read_policy
 from producer_core.errors import ConfigError
@@ -48,6 +50,20 @@ def adopt_policy(store: Store, *, who: str, origin: str, now: float) -> Approval
     elif policy.source != _STORE and not _is_known(store, policy.source):
         _insert(store, policy, who, now)
     return policy
+
+
+def adopt_changed_file(store: Store, now: float) -> None:
+    """Adopt the policy file of this process if it changed, without an act that needs it. Reads only, if it did not.
+
+    A mistake in the file is not raised here: every replay is refused with it.
+    """
+    with contextlib.suppress(ConfigError):
+        given = read_policy()
+        adopted = _adopted(store) if given is not None else None
+        if given is None or (adopted is not None and adopted["digest"] == given.digest):
+            return
+        with store.borrow(write=True):
+            adopt_policy(store, who=current_actor(), origin="store", now=now)
 
 
 def _adopt(

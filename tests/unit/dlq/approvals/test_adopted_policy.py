@@ -8,6 +8,7 @@ import pytest
 
 from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
 from producer_core.errors import ConfigError
+from producer_core.replay.operation import end_abandoned
 from tests.fixtures.approvals import POLICY, write_policy
 
 BY = {"who": "ada", "origin": "cli"}
@@ -99,3 +100,15 @@ def test_the_default_path_is_in_the_configuration_folder(store, tmp_path, monkey
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("PRODUCER_CORE_POLICY", raising=False)
     assert adopt(store).replays_above == 2
+
+
+def test_a_runner_or_a_dashboard_adopts_the_file_before_the_first_replay(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    end_abandoned(store, 5000.0)
+    assert [row["path"] for row in store.rows("approval_policy")] == [str(path)]
+    path.write_text("[rolls]\n")
+    end_abandoned(store, 5001.0)  # replays are refused with the mistake, the sweep goes on
+    assert len(audited(store)) == 1
+    path.write_text(POLICY.replace("replays_above = 2", "replays_above = 3"))
+    end_abandoned(store, 5002.0)
+    assert len(audited(store)) == 2
