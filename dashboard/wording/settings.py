@@ -19,6 +19,7 @@ MEANINGS: Mapping[str, str] = {
 }
 """The meaning of each setting of a store."""
 
+NO_POLICY = "No replay needs a second person: there is no approval policy."
 NEVER_DELETED = "Pending dead letters and the audit log are never deleted."
 LIMITS_NOTE = (
     "When a limit is exceeded, an alert fires; nothing is dropped. "

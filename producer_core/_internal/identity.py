@@ -20,13 +20,15 @@ class Identity(str):
     """A name for the audit log, with the names and groups that decide what its person may do.
 
     `names` select a role. `persons` are all names of the same person: two identities with a name in common are the same
-    person. All are in canonical form. `known` is false where anybody could act under the name: on a page without
-    sign-in. Equality and hash are those of the text.
+    person. All are in canonical form. `account` is the name that the person cannot choose: the signed-in user, or the
+    user of the system. `known` is false where anyone could act under the name: on a page without sign-in. Equality and
+    hash are those of the text.
     """
 
     names: frozenset[str]
     persons: frozenset[str]
     groups: frozenset[str]
+    account: str
     known: bool
 
     def __new__(
@@ -36,6 +38,7 @@ class Identity(str):
         names: Iterable[str] | None = None,
         persons: Iterable[str] = (),
         groups: Iterable[str] = (),
+        account: str = "",
         known: bool = True,
     ) -> Identity:
         found = super().__new__(cls, text)
@@ -43,6 +46,7 @@ class Identity(str):
         every = {*found.names, canonical(text), *map(canonical, persons)} - {""}
         found.persons = frozenset(form for name in every for form in (name, short(name)))
         found.groups = frozenset(groups)
+        found.account = account or text
         found.known = known
         return found
 
@@ -78,13 +82,16 @@ def short(name: str) -> str:
 def identify(who: str, origin: str) -> Identity:
     """Return the identity of an actor. A name without an identity gets the names of this process's user too.
 
-    The page knows its signed-in user; every other origin runs as a user of the system.
+    The page knows its signed-in user. Every other origin runs as a user of the system, who alone decides the role of a
+    command, because `LOGNAME` and `USER` can be set by anyone. A notebook's hub and a Python program know their users.
     """
     if isinstance(who, Identity):
         return who
     if origin == "dashboard":
         return Identity(who)
-    return Identity(who, names=(who, short(canonical(who)), system_user()), persons=_other_names())
+    user = system_user()
+    names = (user,) if origin == "cli" else (who, short(canonical(who)), user)
+    return Identity(who, names=names, persons=_other_names(), account=user)
 
 
 def system_identity(text: str = "") -> Identity:
@@ -93,7 +100,8 @@ def system_identity(text: str = "") -> Identity:
     Only the system decides its role: `LOGNAME`, `USER` and JUPYTERHUB_USER can be set by anyone. These, the user before
     `sudo`, and the user who logged in are further names of the same person.
     """
-    return Identity(text or system_user(), names=(system_user(),), persons=_other_names())
+    user = system_user()
+    return Identity(text or user, names=(user,), persons=_other_names(), account=user)
 
 
 def system_user() -> str:

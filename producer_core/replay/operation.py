@@ -15,7 +15,7 @@ from producer_core.dlq import DeadLetterFilter, replay_waves, states
 from producer_core.dlq.approvals import gate
 from producer_core.dlq.approvals.adopted_policy import adopt_changed_file
 from producer_core.dlq.approvals.requests import close_requests_of, expire_requests
-from producer_core.errors import ReplayError, StoreTooNew
+from producer_core.errors import ConfigError, ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS, UNDECIDED
 
 if TYPE_CHECKING:
@@ -165,6 +165,7 @@ def _of_application(store: Store, application: str | None) -> list[str] | None:
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
     """Stop sending and settle the records in flight. `resume` continues with the rest."""
+    _check_role(store, who, origin)
     return _switch(store, operation_id, "paused", ("planned", "running"), who, origin, "Paused", "pause")
 
 
@@ -246,6 +247,12 @@ def resume(
     raise gate.waiting_error(request, resumes=True)
 
 
+def _check_role(store: Store, who: str, origin: str) -> None:
+    """Raise NotPermitted if the policy lets this person only view. A mistake in the policy does not prevent a stop."""
+    with store.borrow(write=True), contextlib.suppress(ConfigError):
+        gate.check_operator(store, who=who, origin=origin, now=time.time())
+
+
 def check_rate(rate: float | None) -> None:
     """Raise ReplayError for a rate at which the replay would never end."""
     if rate is not None and not rate > 0:
@@ -263,6 +270,7 @@ def cancel(
     If its runner died and no live process writes to its cluster, the claimed records become inconclusive.
     """
     with store.borrow(write=True):
+        _check_role(store, who, origin)
         cancelled = _switch(
             store,
             operation_id,

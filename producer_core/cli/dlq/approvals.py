@@ -169,6 +169,14 @@ def waiting_request(store: Store, *, as_json: bool) -> Iterator[None]:
         click.get_current_context().exit(WAITING)
 
 
+def print_request(store: Store, operation_id: str) -> None:
+    """Print the latest request of a replay, if it has one."""
+    from producer_core.dlq.approvals.requests import list_requests
+
+    for request in list_requests(store, operation_id=operation_id, limit=1):
+        output.say(f"\n{request.text}")
+
+
 def facts(request: ApprovalRequest) -> list[tuple[str, str | int | None]]:
     """Return what a request would do and its state, one fact a line; unknown facts are left out."""
     from producer_core.dlq.approvals.requests import summary

@@ -97,6 +97,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
         output.emit(replay_text.as_dict(operation, operation.message or "", store))
     else:
         output.pairs(replay_text.facts(operation))
+        approvals.print_request(store, operation.operation_id)
         replay_text.print_check(store, operation)
         replay_text.print_reasons(store, operation)
         replay_text.print_doubtful(store, operation)

@@ -55,8 +55,8 @@ class _Start(NamedTuple):
     @property
     def person(self) -> str:
         """The key under which small replays of one person count together."""
-        full, name = canonical(self.who), short(canonical(self.who))
-        return self.policy.people.get(full) or self.policy.people.get(name, name)
+        full = canonical(self.who.account)
+        return self.policy.people.get(full) or self.policy.people.get(short(full), short(full))
 
 
 def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> ApprovalRequest | None:
@@ -112,7 +112,7 @@ def admit_without_asking(store: Store, operation_id: str, *, who: str, origin: s
 
 
 def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
-    """Raise NotPermitted if the policy does not permit replays to this person. Call it in a write block."""
+    """Raise NotPermitted if the policy lets this person only view. Call it in a write block."""
     policy = adopt_policy(store, who=who, origin=origin, now=now)
     if policy is not None:
         _check_operator(policy, identify(who, origin))
@@ -221,8 +221,8 @@ def _described(
 def _check_operator(policy: ApprovalPolicy, who: Identity) -> None:
     if not policy.allows(who, "operator"):
         raise NotPermitted(
-            f"{who} is a {policy.role_of(who)} and may not replay dead letters.",
-            fix="Ask an operator, or an admin to add the name to [roles] of the approval policy.",
+            f"{who} is a {policy.role_of(who)} and may not change or replay dead letters.",
+            fix="Ask an operator. The roles are in the approval policy.",
         )
 
 

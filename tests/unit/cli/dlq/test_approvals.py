@@ -106,6 +106,7 @@ def test_a_replay_that_needs_an_approval_exits_with_3_and_starts_after_it(store)
 
 def test_replay_go_and_resume_exit_with_3(store, request_id):
     operation = requests.get_request(store, request_id).operation_id
+    assert f"Request {request_id} is pending until" in run(store, "replay", "status", operation).stdout
     assert run(store, "replay", "go", operation, "--yes").exit_code == 3
     store.execute("replay_switch", operation=operation, state="paused", allowed=["ready"], message="")
     assert run(store, "replay", "resume", operation).exit_code == 3

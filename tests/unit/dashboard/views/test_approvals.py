@@ -6,6 +6,7 @@ import pytest
 
 from producer_core import replay
 from producer_core.dashboard import actions
+from producer_core.dashboard.actions import exports
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.sessions import LoginSessions
@@ -199,3 +200,11 @@ def test_only_an_admin_changes_the_retention_where_the_policy_has_admins(store, 
     assert (refused.ok, "requires the role admin" in refused.text) == (False, True)
     sign_in("root-of-all")
     assert actions.change_retention(store, change, shown={}).ok
+
+
+def test_a_viewer_sees_nothing_unmasked(store, sign_in):
+    (message_id,) = add_dead_letters(store, 1)
+    sign_in("ben")
+    assert "requires the role operator" in exports.reveal(store, message_id).text
+    sign_in("ada")
+    assert exports.reveal(store, message_id).ok

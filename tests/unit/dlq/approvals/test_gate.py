@@ -352,7 +352,7 @@ def test_cancelling_a_replay_withdraws_its_request(store, clock, policy):
 def test_a_viewer_plans_and_starts_nothing(store, clock, policy):
     add_dead_letters(store, 1)
     operation = checked(store, clock)
-    with pytest.raises(NotPermitted, match="ben is a viewer and may not replay dead letters"):
+    with pytest.raises(NotPermitted, match="ben is a viewer and may not change or replay dead letters"):
         go(store, clock, operation, who=BEN)
     with pytest.raises(NotPermitted):
         plan(store, clock, who=BEN, selection=DeadLetterFilter(topic="other"))
@@ -416,3 +416,50 @@ def test_an_edit_pauses_a_started_replay_until_it_is_approved_again(store, clock
     approve(store, clock, requests.get_request(store, raised.value.request_id))
     replay.resume(store, operation.operation_id, who=ADA, origin="dashboard", clock=clock)
     assert len(sent_by_a_runner(store, clock)) == 3
+
+
+def test_a_viewer_neither_stops_a_replay_nor_archives(store, clock, policy):
+    add_dead_letters(store, 2)
+    operation = go(store, clock, checked(store, clock))
+    by = {"who": BEN, "origin": "dashboard"}
+    dead = DeadLetters(store)
+    for act in (
+        lambda: replay.pause(store, operation.operation_id, **by),
+        lambda: replay.cancel(store, operation.operation_id, **by),
+        lambda: dead.archive(ALL, **by),
+        lambda: dead.restore(ALL, **by),
+        lambda: dead.purge(ALL, confirmation="purge 0", **by),
+    ):
+        with pytest.raises(NotPermitted):
+            act()
+    assert replay.get(store, operation.operation_id).state == "planned"
+    assert dead.count(ALL) == 2
+
+
+def test_a_mistake_in_the_policy_does_not_prevent_a_pause(store, clock, policy):
+    add_dead_letters(store, 2)
+    operation = go(store, clock, checked(store, clock))
+    policy.write_text("[rolls]\n")
+    assert replay.pause(store, operation.operation_id, who=ADA, origin="dashboard").state == "paused"
+    with pytest.raises(ConfigError):
+        replay.resume(store, operation.operation_id, who=ADA, origin="dashboard", clock=clock)
+
+
+def test_another_name_in_the_environment_does_not_start_a_new_count(store, clock, tmp_path, monkeypatch):
+    write_policy(monkeypatch, tmp_path, POLICY.replace('operator = ["ada", "grace", "ann"]', ""))
+    add_dead_letters(store, 2)
+    DeadLetters(store).add([dead_letter(10, topic="payments")])
+    for who, topic in (("one@host", "orders"), ("two@host", "payments")):
+        operation = checked(store, clock, selection=DeadLetterFilter(topic=topic))
+        if topic == "payments":
+            with pytest.raises(ApprovalRequired, match="With the 2 records that"):
+                replay.go(store, operation.operation_id, who=who, origin="cli", clock=clock)
+        else:
+            replay.go(store, operation.operation_id, who=who, origin="cli", clock=clock)
+
+
+def test_a_name_in_the_environment_gives_a_command_no_role(store, clock, policy):
+    add_dead_letters(store, 1)
+    operation = checked(store, clock)
+    with pytest.raises(NotPermitted, match="is a viewer"):
+        replay.go(store, operation.operation_id, who="ada@host", origin="cli", clock=clock)
