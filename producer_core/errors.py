@@ -25,7 +25,9 @@ ProducerError
 │   └── JournalDamaged          something other than the producer changed the journal
 ├── ReplayError                 a replay cannot be planned or run
 │   ├── NoReplayRunner          no running process has a client configuration
-│   └── OtherCluster            the dead letters come from another cluster
+│   ├── OtherCluster            the dead letters come from another cluster
+│   ├── ApprovalRequired        a second person must approve the replay first
+│   └── NotPermitted            the role of the user does not permit the act
 ├── TransferError               a file of dead letters cannot be exported or imported
 ├── PipelineError               a Spark job failed
 │   └── CheckpointDamaged       the job's checkpoint is damaged
@@ -182,6 +184,23 @@ class NoReplayRunner(ReplayError):
 
 class OtherCluster(ReplayError):
     """These dead letters come from another cluster."""
+
+
+class ApprovalRequired(ReplayError):
+    """A second person must approve the replay before it starts."""
+
+    def __init__(
+        self, message: str = "", *, fix: str = "", request_id: str = "", operation_id: str = ""
+    ) -> None:
+        super().__init__(message, fix=fix)
+        self.request_id = request_id
+        """The request that waits for the approval."""
+        self.operation_id = operation_id
+        """The replay."""
+
+
+class NotPermitted(ReplayError):
+    """The approval policy does not permit this act to the user."""
 
 
 class TransferError(ProducerError):

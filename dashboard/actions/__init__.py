@@ -1,6 +1,7 @@
 """Carry out what an operator does on a page: each action is one call of producer_core and returns a message."""
 
 from producer_core.dashboard.actions.alerts import acknowledge
+from producer_core.dashboard.actions.approvals import approve_request, refuse_request, withdraw_request
 from producer_core.dashboard.actions.causes import reopen, resolve
 from producer_core.dashboard.actions.dead_letters import clear, restore, selected, undo_clear
 from producer_core.dashboard.actions.objectives import remove_objective, set_objective
@@ -27,6 +28,7 @@ __all__ = [
     "ActionResult",
     "acknowledge",
     "actor",
+    "approve_request",
     "cancel_replay",
     "change_retention",
     "clear",
@@ -36,6 +38,7 @@ __all__ = [
     "may_act",
     "pause_replay",
     "plan_replay",
+    "refuse_request",
     "remove_objective",
     "reopen",
     "resolve",
@@ -46,4 +49,5 @@ __all__ = [
     "start_replay",
     "undo_clear",
     "user",
+    "withdraw_request",
 ]

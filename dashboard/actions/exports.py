@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult
-from producer_core.dashboard.auth.access import actor
+from producer_core.dashboard.actions.roles import acting
 from producer_core.dlq import DeadLetterFilter, DeadLetters, files
 from producer_core.dlq.files.manifest import Format
 from producer_core.dlq.filter import command_options
@@ -35,7 +35,7 @@ class ExportFile:
 def reveal(store: Store, message_id: str) -> ActionResult:
     """Record in the audit log that the user views this dead letter unmasked. The page shows it only afterwards."""
     try:
-        result = DeadLetters(store).reveal([message_id], who=actor(), origin=ORIGIN)
+        result = DeadLetters(store).reveal([message_id], who=acting(store), origin=ORIGIN)
     except ProducerError as error:
         return ActionResult(False, str(error))
     return ActionResult(True, result.text)

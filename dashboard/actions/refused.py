@@ -9,6 +9,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
+from producer_core.dashboard.actions import roles
 from producer_core.dashboard.auth import access
 from producer_core.errors import ProducerError
 from producer_core.store import Store, default_path
@@ -17,7 +18,7 @@ _RECORDED = "refused_clicks"
 _ACTION_KEYS = re.compile(
     r"(?:replay|replay_confirm|replay_discard|clear|restore|undo|dead_letter_reveal)$"
     r"|dead_letter_edit_|edit_(?:save|undo|rebase|discard)_"
-    r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export|retention)[-_]"
+    r"|(?:ack|acknowledge|silence|unsilence|test|pause|resume|cancel|go|export|retention|approve|refuse|withdraw)[-_]"
 )
 """Keys of the buttons that require the right to act."""
 
@@ -29,6 +30,8 @@ def may_act() -> tuple[bool, str]:
     it draws the button, so the session state still contains a forged click here.
     """
     allowed, reason = access.may_act()
+    if allowed and (reason := roles.reason_against(_store())):
+        allowed = False
     streamlit: Any = sys.modules.get("streamlit")
     if not allowed and streamlit is not None and access.user():
         _record(streamlit.session_state, reason)
@@ -49,6 +52,14 @@ def _record(state: MutableMapping[str, Any], reason: str) -> None:
                 )  # fmt: skip
     if clicked != recorded:
         state[_RECORDED] = frozenset(clicked)
+
+
+def _store() -> Store | None:
+    # Imports Streamlit, which a notebook does not need.
+    from producer_core.dashboard.server.stores import open_store
+
+    path = _path()
+    return open_store(path) if path.is_file() else None
 
 
 def _path() -> Path:

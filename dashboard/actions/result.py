@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from producer_core.dashboard.auth.access import actor, user
+from producer_core.dashboard.actions.roles import acting
+from producer_core.dashboard.auth.access import user
 from producer_core.dlq import DeadLetterFilter
-from producer_core.errors import ProducerError, StoreError
+from producer_core.errors import ApprovalRequired, ProducerError, StoreError
 from producer_core.store import Store
 
 ORIGIN = "dashboard"
@@ -41,9 +42,11 @@ def attempt(
 ) -> ActionResult:
     """Run an action under the name `who` (None: the signed-in user), and audit it if it is refused."""
     try:
-        return act(who or actor())
+        return act(who or acting(store))
     except StoreError as error:  # each action is one transaction, so it is done completely or not at all
         return ActionResult(False, f"Nothing was done. {error} Try again.")
+    except ApprovalRequired as error:  # the request is made and audited
+        return ActionResult(True, error.what, error.operation_id)
     except ProducerError as error:
         with contextlib.suppress(StoreError):
             store.audit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from producer_core.dashboard.actions import roles
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.errors import ConfigError
@@ -24,6 +25,8 @@ def change_retention(
     """
 
     def act(name: str) -> ActionResult:
+        if who is None:
+            roles.check_settings(store)
         default = Retention()
         with store.borrow(write=True):
             kept = store.retention()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from producer_core._internal.actor import current_actor
+from producer_core._internal.identity import Identity
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dashboard.auth.sessions import COOKIE, EndedSessions, LoginAttempts, LoginSessions
 from producer_core.errors import ProducerError
@@ -67,6 +68,23 @@ def may_act() -> tuple[bool, str]:
             f"{name} has read-only access. To allow changes, edit may_act or read_only in secrets.toml.",
         )
     return True, ""
+
+
+def identity(groups_claim: str) -> Identity:
+    """Return the user of the session with the groups of the OIDC token, as the approval policy knows people.
+
+    Without sign-in, everyone who opens the page acts under one name, which is therefore not `known`.
+    """
+    rules = guard().rules
+    groups = _groups(_claims().get(groups_claim)) if rules.oidc else ()
+    return Identity(user(), groups=groups, known=rules.needs_sign_in)
+
+
+def _groups(claim: object) -> tuple[str, ...]:
+    """Return the groups of a claim, which a provider sends as a list or, for a single group, as text."""
+    if isinstance(claim, str):
+        return (claim,)
+    return tuple(one for one in claim if isinstance(one, str)) if isinstance(claim, list | tuple) else ()
 
 
 def actor() -> str:

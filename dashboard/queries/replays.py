@@ -12,6 +12,7 @@ import orjson
 from producer_core import replay
 from producer_core.dashboard.queries.replay_course import ReplayCourse, replay_course
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.approvals.requests import ApprovalRequest, list_requests
 from producer_core.errors import ConfigError, OtherCluster
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.active_cause import still_active
@@ -21,6 +22,8 @@ from producer_core.store import Store
 
 PACE_OVER = 10.0
 """Seconds over which the rate of a replay is measured."""
+REQUESTS = 20
+"""The number of requests that the page lists."""
 RECORDS = 50
 """The number of records of a replay that are listed at once."""
 AT_ONCE = 1_000
@@ -81,17 +84,23 @@ class ReplayRow:
     blocked_by: Operation | None = None
     later: int = 0
     course: ReplayCourse | None = None
+    request: ApprovalRequest | None = None
+    """The latest request for its approval."""
 
 
 @dataclass(frozen=True)
 class ReplaysPage:
-    """Holds the replays in progress, oldest first, the ended ones, latest first, and the audit log."""
+    """Holds the replays in progress, oldest first, the ended ones, latest first, and the audit log.
+
+    `requests` are the latest requests of the whole store.
+    """
 
     now: float
     under_way: tuple[ReplayRow, ...]
     ended: tuple[ReplayRow, ...]
     more: bool
     acts: tuple[Mapping[str, Any], ...]
+    requests: tuple[ApprovalRequest, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,7 @@ def replays(
             tuple(ReplayRow(one, where_of(one.selection)) for one in ended[:limit]),
             len(listed) > limit,
             tuple(store.rows("replay_acts", limit=10)),
+            tuple(list_requests(store, limit=REQUESTS)),
         )
 
 
@@ -223,6 +233,7 @@ def where_of(selection: str) -> DeadLetterFilter | None:
 def _current(store: Store, operation: Operation, now: float) -> ReplayRow:
     if operation.ended:
         return ReplayRow(operation, where_of(operation.selection))
+    requests = list_requests(store, operation_id=operation.operation_id, limit=1)
     owner = (operation.owner or "").split("/")[0]
     others = [one for one in replay.runners(store, now, cluster_id=operation.cluster_id) if one != owner]
     expired = (operation.lease_until or now) < now
@@ -234,6 +245,7 @@ def _current(store: Store, operation: Operation, now: float) -> ReplayRow:
         pace=_pace(store, operation, now),
         blocked_by=_blocked_by(store, operation, len(others)),
         later=_later(store, operation),
+        request=requests[0] if requests else None,
     )
 
 

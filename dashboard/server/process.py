@@ -21,6 +21,7 @@ from producer_core.dashboard.server.command import launch_folder
 from producer_core.dashboard.server.incident import READ_ONLY, is_incident
 from producer_core.dashboard.server.page_middleware import PageMiddleware
 from producer_core.dashboard.server.static_files import StaticFiles
+from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.errors import ConfigError
 from producer_core.store import default_path
 
@@ -28,7 +29,8 @@ from producer_core.store import default_path
 def app_options(page: str) -> dict[str, Any]:
     """Return the middleware and the lifespan for `streamlit.App`.
 
-    Raises ConfigError where the access rules forbid the address, or the file of client settings is invalid.
+    Raises ConfigError where the access rules forbid the address, the file of client settings or the approval policy is
+    invalid.
     """
     from streamlit import get_option
     from streamlit.file_util import get_static_dir
@@ -39,6 +41,7 @@ def app_options(page: str) -> dict[str, Any]:
         guard = replace(guard, read_only=READ_ONLY)
     else:
         replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
+        read_policy()
     access.set_guard(guard)
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")

@@ -11,7 +11,8 @@ import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import common, reads, replay_tables, run_replay_action
+from producer_core.dashboard.views import approvals, common, reads, replay_tables, run_replay_action
+from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dashboard.wording import dry_run as dry_run_wording
 from producer_core.replay import Inconclusive, Newer, Operation
 from producer_core.replay.dry_run import DryRun
@@ -28,15 +29,19 @@ def show(path: Path, row: queries.ReplayRow, tone: str, state: str, *, scroll: b
         if scroll:
             scroll_into_view(key=f"scroll_{operation.operation_id}")
         common.heading(dry_run_wording.heading(run.total, run.bytes))
-        if tone == "bad":
+        if row.request is not None and row.request.is_open:
+            approvals.show(path, row.request)
+        elif tone == "bad":
             common.message(tone, state)
         else:
             common.note(state)
         _numbers(run)
         if warning := dry_run_wording.warning(run):
             common.message("warning", warning)
+        if row.request is not None and not row.request.is_open:
+            approvals.show(path, row.request)
         _choices(path, operation, run)
-        _buttons(path, operation, run)
+        _buttons(path, row, run)
         with st.expander("Reasons"):
             _reasons(row, run)
         with st.expander("Rate, canary and automatic stop"):
@@ -78,7 +83,9 @@ def _choices(path: Path, operation: Operation, run: DryRun) -> None:
             st.segmented_control(
                 dry_run_wording.newer_question(run.newer_keys),
                 [dry_run_wording.SKIP_NEWER, dry_run_wording.SEND_NEWER],
-                default=dry_run_wording.SKIP_NEWER,
+                default=dry_run_wording.SEND_NEWER
+                if operation.newer == "send"
+                else dry_run_wording.SKIP_NEWER,
                 key=f"newer_{key}",
                 required=True,
                 help="On a compacted topic, an old value replaces the newer one.",
@@ -125,13 +132,20 @@ def _options(operation: Operation, run: DryRun) -> None:
     common.note(dry_run_wording.estimate(run.to_send + run.in_doubt, st.session_state.get(f"go_rate_{key}")))
 
 
-def _buttons(path: Path, operation: Operation, run: DryRun) -> None:
+def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
+    operation = row.operation
     allowed, reason = actions.may_act()
     sent = run.total - run.skipped_newer
     ready = operation.state == "ready"
+    label = f"Replay {sent:,} now"
+    if not _is_approved(row) and (rule := reads.approval_rule(path, operation.operation_id, actions.user())):
+        asked = row.request is not None and row.request.is_open
+        label = approval_wording.ASK_AGAIN if asked else approval_wording.ask_label(sent)
+        if not asked:
+            common.note(approval_wording.ASKS.format(rule=rule))
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            f"Replay {sent:,} now", key="replay_confirm", type="primary", icon=":material/replay:",
+            label, key="replay_confirm", type="primary", icon=":material/replay:",
             disabled=not (allowed and ready and sent),
             help=reason or (None if ready else "Available when the preflight is complete."),
             on_click=_confirm, args=(path, operation.operation_id),
@@ -142,9 +156,17 @@ def _buttons(path: Path, operation: Operation, run: DryRun) -> None:
         )  # fmt: skip
 
 
+def _is_approved(row: queries.ReplayRow) -> bool:
+    return (
+        row.request is not None and row.request.state == "approved" and not row.request.expired(time.time())
+    )
+
+
 def _newer(operation: Operation) -> Newer:
     """Return the current choice; by default values with a newer record are skipped."""
     selected = st.session_state.get(f"newer_{operation.operation_id}")
+    if selected is None:
+        return "send" if operation.newer == "send" else "skip"
     return "send" if selected == dry_run_wording.SEND_NEWER else "skip"
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import streamlit as st
 
 from producer_core.dashboard import queries
+from producer_core.dashboard.actions import approvals
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import dead_letter_reads
 from producer_core.dlq import DeadLetterFilter
+from producer_core.dlq.approvals.requests import get_request
 from producer_core.replay import Inconclusive, Newer, Operation, live
 from producer_core.replay import get as get_replay
 from producer_core.replay.dry_run import DryRun
@@ -103,6 +105,18 @@ def _schema_versions(path: Path, operation_id: str) -> SchemaVersions:
 
 
 @_cached  # type: ignore[untyped-decorator]
+def approval_rule(path: Path, operation_id: str, who: str) -> str:
+    """Return why the start of a replay by this user would need an approval; an empty text if it would not."""
+    return approvals.rule(open_store(path), operation_id)
+
+
+@_cached  # type: ignore[untyped-decorator]
+def replay_of_request(path: Path, request_id: str) -> str:
+    """Return the replay that a request is for; raise ReplayError where it does not exist."""
+    return get_request(open_store(path), request_id).operation_id
+
+
+@_cached  # type: ignore[untyped-decorator]
 def doubtful(path: Path, operation_id: str) -> tuple[Mapping[str, Any], ...]:
     store = open_store(path)
     return queries.doubtful(store, get_replay(store, operation_id))
@@ -111,5 +125,5 @@ def doubtful(path: Path, operation_id: str) -> tuple[Mapping[str, Any], ...]:
 def clear() -> None:
     """Discard the cached dead letters and replays after an action has changed them."""
     dead_letter_reads.clear()
-    for cached in (offer, replay, live_replays, replays, replay_detail, planned, doubtful):
+    for cached in (offer, replay, live_replays, replays, replay_detail, planned, approval_rule, doubtful):
         cached.clear()

@@ -11,7 +11,8 @@ import streamlit as st
 
 from producer_core.dashboard import actions, queries
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import common, dry_run, reads, replay_tables, run_replay_action
+from producer_core.dashboard.views import approvals, common, dry_run, reads, replay_tables, run_replay_action
+from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.filter import command_options
@@ -31,6 +32,9 @@ def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, 
     needs_decision = operation.state == "ready" or (
         operation.state == "checking" and not operation.go_at_once
     )
+    requested = row.request is not None and row.request.is_open
+    if row.request is not None and requested and listed:
+        tone, text = approval_wording.status(row.request, now)
     if not (needs_decision or full or listed):
         started = operation.started_at or operation.created_at
         recent = now - started < _SCROLL_WITHIN
@@ -41,6 +45,8 @@ def show(path: Path, row: queries.ReplayRow, now: float, *, full: bool = False, 
         common.note(text)  # small, because the progress bar below shows the same
     else:
         common.message(tone, text)
+    if row.request is not None and requested and operation.state == "paused" and not listed:
+        approvals.show(path, row.request)
     run_replay_action.show_error(operation.operation_id)
     if operation.ended:
         _ended(path, operation, full=full)

@@ -16,6 +16,7 @@ from producer_core.dashboard.charts import replays as replay_charts
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_chart import live_plotly
 from producer_core.dashboard.views import (
+    approvals,
     common,
     dead_letter_reads,
     header,
@@ -37,6 +38,8 @@ _INITIAL, _EXTENDED = 20, 200
 
 def show(path: Path) -> None:
     live_table.load_style_sheet()
+    if request_id := st.query_params.get("request"):
+        approvals.open_requested(path, request_id)
     operation_id = st.query_params.get("operation")
     application: str | None = None
     cluster: str | None = None
@@ -65,12 +68,14 @@ def _all(path: Path, application: str | None, cluster: str | None) -> None:
             _none(filtered=filtered)
             return
         common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
+        approvals.waiting(path, page.requests)
         for row in page.under_way:
             with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
                 _title(row, page.now)
                 replay_detail.show(path, row, page.now, listed=True)
                 _course(row)
         _ended(page)
+        approvals.decided(page.requests)
         _audit(page.acts, "Audit of all applications and clusters" if filtered else "Audit")
         _data_age(path)
         _set_refresh(bool(page.under_way))

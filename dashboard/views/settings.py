@@ -9,7 +9,8 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core._internal.masking import mask_text
-from producer_core.dashboard import wording
+from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import roles
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_dom import live_dom
@@ -17,6 +18,7 @@ from producer_core.dashboard.components.live_table import Column, TablePart, Tab
 from producer_core.dashboard.html import Node, node
 from producer_core.dashboard.queries.settings import SettingsPage
 from producer_core.dashboard.server import doctor_run, replay_worker
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import (
     common,
     header,
@@ -29,6 +31,8 @@ from producer_core.dashboard.views import (
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.diagnostics.doctor.finding import DoctorFinding
+from producer_core.dlq.approvals.enforcement import enforcement
+from producer_core.errors import ProducerError
 
 REFRESH = 5.0
 _DOCTOR_REFRESH = 0.7
@@ -78,14 +82,28 @@ def _rules(path: Path) -> None:
 def _access(path: Path) -> None:
     common.heading("Access")
     rules = access.guard().rules
-    allowed, reason = access.may_act()
+    allowed, reason = actions.may_act()
     _facts(
         "settings-access",
         ("Address", settings_wording.listen_address(str(st.get_option("server.address") or ""))),
         ("Sign-in", settings_wording.sign_in_policy(passwords=len(rules.passwords), oidc=rules.oidc)),
         ("Your permissions", f"{access.user()} can make changes" if allowed else reason),
+        ("Approval of replays", _approvals(path)),
         ("Replays", _replays(path)),
     )
+
+
+def _approvals(path: Path) -> str:
+    """Return the rules of the approval policy, whether the system enforces them, and the role of the user."""
+    try:
+        store = open_store(path)
+        policy = roles.policy(store)
+    except ProducerError as error:
+        return str(error)
+    if policy is None:
+        return settings_wording.NO_POLICY
+    level = enforcement(store.path, policy.source).level
+    return f"{policy.summary} Your role: {policy.role_of(roles.identity(policy))}. For the server's user: {level}."
 
 
 def _replays(path: Path) -> str:

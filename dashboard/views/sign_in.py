@@ -6,7 +6,7 @@ from urllib.parse import quote, urlsplit
 
 import streamlit as st
 
-from producer_core.dashboard import wording
+from producer_core.dashboard import actions, wording
 from producer_core.dashboard.auth import access, access_rules
 from producer_core.dashboard.views import common
 
@@ -61,7 +61,7 @@ def _sign_in_address() -> str:
 
 
 def _user_menu() -> None:
-    allowed, reason = access.may_act()
+    allowed, reason = actions.may_act()
     with st.container(key="pc-user"), st.popover(wording.short(access.user(), 20), icon=":material/person:"):
         st.text(f"Signed in as {access.user()}.")
         st.text("You can make changes." if allowed else reason)

@@ -16,6 +16,7 @@ from producer_core.alerts.conditions import (
     InvalidRuleFile,
     ObjectiveBurn,
     ObjectiveMissed,
+    PendingApproval,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -244,6 +245,8 @@ def _condition(name: str, condition: Condition) -> str:
             return f"a cause that was marked as resolved is back, with {plural(least, 'pending dead letter')} or more"
         case RouteFailing(after=after):
             return f"notifications via a route fail for {span(after)}"
+        case PendingApproval():
+            return "a replay waits for the approval of a second person"
         case InvalidRuleFile():
             return "the rule file is invalid"
         case _:

@@ -51,6 +51,14 @@ ACTS: Mapping[str, str] = {
     "archive": "archived records",
     "resolve": "marked a cause as resolved",
     "reopen": "reopened a cause",
+    "request": "asked for approval",
+    "request_approve": "approved",
+    "request_refuse": "refused",
+    "request_used": "started with the approval",
+    "request_withdrawn": "withdrew the request",
+    "request_void": "request became void",
+    "request_expired": "request expired",
+    "request_decide": "tried to decide",
 }
 
 _ACTS_WITHOUT_DETAIL = ("replay", "replay_go", "replay_pause", "replay_resume", "replay_cancel")

@@ -20,6 +20,7 @@ MEANINGS: Mapping[str, str] = {
 }
 """The meaning of each setting of a store."""
 
+NO_POLICY = "No replay needs a second person: there is no approval policy."
 NEVER_DELETED = "Pending dead letters and the audit log are never deleted."
 LIMITS_NOTE = f"{EXPLANATION} Producers may set limits that are not set here."
 COMMAND_NOTE = "To change limits and retention from a shell; the change is audited. “default” resets a setting, “none” removes a limit:"

@@ -210,6 +210,11 @@ class ReportedByProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A replay waits for the approval of a second person."""
+
+
+@dataclass(frozen=True, slots=True)
 class InvalidRuleFile:
     """The rules file contains mistakes and is ignored."""
 
@@ -222,6 +227,7 @@ Condition = (
     | ObjectiveBurn
     | CauseReturned
     | RouteFailing
+    | PendingApproval
     | InvalidRuleFile
     | ReportedByProducer
 )
@@ -247,7 +253,7 @@ def sections_of(condition: Condition) -> frozenset[Section]:
             return frozenset({"causes"})
         case RouteFailing():
             return frozenset({"routes"})
-        case InvalidRuleFile() | ReportedByProducer():
+        case PendingApproval() | InvalidRuleFile() | ReportedByProducer():
             return frozenset()
 
 
@@ -288,6 +294,8 @@ def describe(condition: Condition) -> str:
             return f"a resolved cause is back and its pending dead letters >= {least}, by cause"
         case RouteFailing(after=after):
             return f"notifications fail for {span(after)}"
+        case PendingApproval():
+            return "a replay waits for an approval"
         case InvalidRuleFile():
             return "mistakes in the rules file"
         case ReportedByProducer():

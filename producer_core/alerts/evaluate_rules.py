@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from producer_core._internal.plural import plural
 from producer_core.alerts import evaluate_decisions
 from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import (
@@ -19,6 +20,7 @@ from producer_core.alerts.conditions import (
     InvalidRuleFile,
     ObjectiveBurn,
     ObjectiveMissed,
+    PendingApproval,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -79,12 +81,29 @@ def _find(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert
             for route, (since, answer) in snapshot.failing_routes.items():
                 if snapshot.now - since >= limit:
                     yield alert(name, route, snapshot.now, definition=rule, reason=answer)
+        case PendingApproval():
+            yield from _requests(name, rule, snapshot)
         case InvalidRuleFile():
             if snapshot.problem is not None:
                 file, problem = snapshot.problem
                 yield alert(name, file, snapshot.now, definition=rule, reason=problem)
         case ReportedByProducer():
             return
+
+
+def _requests(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[Alert]:
+    for request in snapshot.requests:
+        if request.expires_at > snapshot.now:
+            yield alert(
+                name,
+                request.request_id,
+                snapshot.now,
+                definition=rule,
+                who=request.who,
+                records=plural(request.records, "record"),
+                reason=request.rule,
+                expires=datetime.fromtimestamp(request.expires_at, UTC).strftime("%Y-%m-%d %H:%M"),
+            )
 
 
 # thresholds

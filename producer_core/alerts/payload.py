@@ -15,6 +15,7 @@ from producer_core.alerts.rules import AlertRule
 
 Status = Literal["firing", "resolved"]
 
+APPROVAL_REQUESTED = "approval_requested"
 _NEVER = "0001-01-01T00:00:00Z"
 
 
@@ -87,7 +88,15 @@ def _annotations(item: Alert, rule: AlertRule | None) -> dict[str, str]:
 
 
 def _link(rule_set: RuleSet, item: Alert) -> str:
-    return f"{rule_set.link.rstrip('/')}/alerts?alert={item.alert_id}" if rule_set.link else ""
+    """Return the address of the page on which the receiver acts."""
+    if not rule_set.link:
+        return ""
+    page = (
+        f"replays?request={item.subject}"
+        if item.rule == APPROVAL_REQUESTED
+        else f"alerts?alert={item.alert_id}"
+    )
+    return f"{rule_set.link.rstrip('/')}/{page}"
 
 
 def _common(maps: Sequence[Mapping[str, str]]) -> dict[str, str]:

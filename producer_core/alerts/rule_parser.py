@@ -18,6 +18,7 @@ from producer_core.alerts.conditions import (
     InvalidRuleFile,
     ObjectiveBurn,
     ObjectiveMissed,
+    PendingApproval,
     ReportedByProducer,
     RouteFailing,
     Threshold,
@@ -327,7 +328,7 @@ def _kind(condition: Condition) -> str:
             return "cause_returned"
         case RouteFailing():
             return "route"
-        case InvalidRuleFile() | ReportedByProducer():
+        case PendingApproval() | InvalidRuleFile() | ReportedByProducer():
             return "reported"
 
 

@@ -19,6 +19,7 @@ from producer_core.alerts.conditions import (
     InvalidRuleFile,
     ObjectiveBurn,
     ObjectiveMissed,
+    PendingApproval,
     RouteFailing,
     Threshold,
 )
@@ -160,6 +161,13 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
             for_=2 * MINUTE,
             keep_firing_for=5 * MINUTE,
             inhibits=("high_memory_usage",),
+        ),
+        "approval_requested": AlertRule(
+            "warning",
+            "{who} asks for the approval of a replay of {records} (request {subject}, until {expires} UTC): {reason}",
+            'Review the replay, then approve or refuse it: on the Replays page, or with "producer-core dlq approve" and '
+            '"dlq refuse".',
+            condition=PendingApproval(),
         ),
         "rules_file_refused": AlertRule(
             "warning",

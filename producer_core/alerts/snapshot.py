@@ -102,6 +102,17 @@ class ReturnedCause:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A pending request for the approval of a replay. `rule` says why it needs a second person."""
+
+    request_id: str
+    who: str
+    records: int
+    rule: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """The state of a store at `now`. Windows are seconds back from `now`; `missing` lists the parts that were not read."""
 
@@ -114,6 +125,7 @@ class StoreSnapshot:
     returned: tuple[ReturnedCause, ...] = ()
     failing_routes: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     silences: Sequence[Silence] = ()
+    requests: tuple[WaitingRequest, ...] = ()
     problem: tuple[str, str] | None = None
     """The name of the rules file and its mistakes."""
     missing: frozenset[Section] = frozenset()

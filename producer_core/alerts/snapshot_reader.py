@@ -27,6 +27,7 @@ from producer_core.alerts.snapshot import (
     ReturnedCause,
     SnapshotNeeds,
     StoreSnapshot,
+    WaitingRequest,
     WindowSums,
     Writer,
 )
@@ -64,6 +65,7 @@ class SnapshotReader:
             failing_routes = self._store.rows("alerts_failing_routes")
             objectives = _objectives(self._store) if needs.decisions else {}
             removed = self._removed(now)
+            requests = self._store.rows("alerts_requests", now=now)
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
         missing: set[Section] = set()
 
@@ -103,6 +105,7 @@ class SnapshotReader:
                 for row in failing_routes
             },
             silences=tuple(Silence(**row) for row in silences),
+            requests=tuple(WaitingRequest(**row) for row in requests),
             problem=(rule_set.path.name, rule_set.problem) if rule_set.path and rule_set.problem else None,
             missing=frozenset(missing),
         )

@@ -49,5 +49,5 @@ def main() -> None:
     Diagnose a problem:         producer-core doctor
 
     Exit codes: 0 success, 1 completed with problems (dead letters, a failed check), 2 could not run,
-    130 interrupted.
+    3 waits for the approval of a second person, 130 interrupted.
     """

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from producer_core.cli.plain_text import plain
-from producer_core.errors import ProducerError
+from producer_core.errors import ApprovalRequired, ProducerError
 
 _EXTRAS = {
     **dict.fromkeys(("streamlit", "plotly", "pandas"), "dashboard"),
@@ -20,6 +20,8 @@ _EXTRAS = {
     "redis": "redis",
 }
 INTERRUPTED = 130
+WAITING = 3
+"""The exit code of a command whose replay waits for the approval of a second person."""
 
 
 class Command(NamedTuple):
@@ -43,6 +45,12 @@ class Failed(click.ClickException):
         click.echo(f"Error: {plain(self.message)}", err=True)
         if self.fix:
             click.echo(f"  {plain(self.fix)}", err=True)
+
+
+class WaitsForApproval(Failed):
+    """The replay of the command waits for the approval of a second person; exit code 3."""
+
+    exit_code = WAITING
 
 
 class LazyGroup(click.Group):
@@ -85,7 +93,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ProducerError as error:
-            raise Failed(error.what, error.fix) from error
+            failure = WaitsForApproval if isinstance(error, ApprovalRequired) else Failed
+            raise failure(error.what, error.fix) from error
         except KeyboardInterrupt:
             click.echo("\nInterrupted.", err=True)
             ctx.exit(INTERRUPTED)

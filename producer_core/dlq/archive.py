@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
 from producer_core.dlq import states
+from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.revisions.revision import NOT_REPLACED
 from producer_core.errors import ConfigError
@@ -83,6 +84,7 @@ class Archive:
     def archive(self, where: DeadLetterFilter) -> ArchiveResult:
         with self.store.borrow(write=True) as connection:
             now = self._unique_time(connection)
+            self._check_role(now)
             count = states.move(connection, where.where(), "dead", "archived", now=now)
             self._add_events(connection, "archived", "archived", now)
             left, reasons = _unchanged(connection, where, "archived", now)
@@ -96,6 +98,7 @@ class Archive:
             if moment is not None:
                 condition, parameters = f"{condition} AND state_at = ?", [*parameters, moment]
             now = self._unique_time(connection)
+            self._check_role(now)
             count = states.move(connection, (condition, parameters), "archived", "dead", now=now)
             self._add_events(connection, "restored", "dead", now)
             left, reasons = (
@@ -113,6 +116,7 @@ class Archive:
         """Purge, or audit the refusal and raise ConfigError if the confirmation is wrong."""
         with self.store.borrow(write=True) as connection:
             now = self._unique_time(connection)
+            self._check_role(now)
             condition = purgeable(where, now - min_age)
             phrase = purge_phrase(connection, condition)
             confirmed = confirmation.strip() == phrase
@@ -137,6 +141,9 @@ class Archive:
             result = ArchiveResult(len(ids), f"{dead_letters(len(ids)).capitalize()} shown unmasked.", now)
             self._audit("reveal", selection, result)
         return result
+
+    def _check_role(self, now: float) -> None:
+        check_operator(self.store, who=self.who, origin=self.origin, now=now)
 
     def _purge(
         self, connection: duckdb.DuckDBPyConnection, condition: states.Condition, now: float, min_age: float

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from producer_core._internal.actor import current_actor
 from producer_core._internal.home_folder import expand_user
 from producer_core.alerts.health import HealthMonitor
 from producer_core.delivery.connection_state import ConnectionState
@@ -16,6 +17,7 @@ from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.reports import ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
+from producer_core.dlq.approvals.gate import check_without_store
 from producer_core.dlq.limits import DeadLetterLimits
 from producer_core.errors import NotAccepted, OtherCluster
 from producer_core.events import SAFE_VERDICTS, DeadLetter, Hook
@@ -167,6 +169,7 @@ class MemoryBackend(Hook):
             for dead_letter in self.queue.dead_letters(topic)
             if dead_letter.replayable and (inconclusive == "send" or dead_letter.verdict in SAFE_VERDICTS)
         ][:limit]
+        check_without_store(len(dead_letters), who=current_actor(), origin="python")
         reported = threading.Semaphore(0)
         outcomes: list[ReplayResult] = []
 

@@ -15,6 +15,8 @@ from producer_core.errors import ProducerError, StoreUnavailable
 if TYPE_CHECKING:
     from producer_core.diagnostics.incident import IncidentBundle
     from producer_core.dlq import DeadLetterFilter, DeadLetters, Groups
+    from producer_core.dlq.approvals.request_list import Requests
+    from producer_core.dlq.approvals.requests import ApprovalRequest, State
     from producer_core.dlq.archive import ArchiveResult
     from producer_core.dlq.revisions.edit_plan import ChangeArgument, Edit
     from producer_core.dlq.revisions.editor import EditResult
@@ -43,7 +45,7 @@ class Monitor:
     through the entry point group `producer_core.dashboard`.
 
     `application` (an empty text: producers without a name) and `cluster` (an id) restrict all of it, also the dead letters
-    that `replay` and `clear` select, unless their filter names others. `replays` and `audit` show the whole store.
+    that `replay` and `clear` select, unless their filter names others. `replays`, `requests` and `audit` show the whole store.
     """
 
     def __init__(
@@ -166,6 +168,30 @@ class Monitor:
         from producer_core.dlq.revisions.editor import Editor
 
         return Editor(self.store).undo(self._own(where), who=current_actor(), origin=NOTEBOOK)
+
+    def requests(self, state: State | None = None, *, limit: int = 20) -> Requests:
+        """Return the requests for the approval of replays, the latest first."""
+        from producer_core.dlq.approvals.request_list import requests
+
+        return requests(self.store, state=state, limit=limit)
+
+    def approve(self, request_id: str, *, reason: str = "") -> ApprovalRequest:
+        """Approve a request of another person, as the system's user of this kernel. Its replay can then start once.
+
+        Raise NotPermitted for its requester and for other people than approvers; ReplayError if it is not pending, or if
+        the replay changed since.
+        """
+        from producer_core._internal.identity import system_identity
+        from producer_core.dlq.approvals.requests import approve
+
+        return approve(self.store, request_id, who=system_identity(), origin=NOTEBOOK, reason=reason)
+
+    def refuse(self, request_id: str, *, reason: str) -> ApprovalRequest:
+        """Refuse a request of another person, with a reason. Raises as `approve` does."""
+        from producer_core._internal.identity import system_identity
+        from producer_core.dlq.approvals.requests import refuse
+
+        return refuse(self.store, request_id, who=system_identity(), origin=NOTEBOOK, reason=reason)
 
     def clear(self, where: DeadLetterFilter) -> ArchiveResult:
         """Archive the dead letters that match; nothing is deleted. DeadLetterFilter() matches all."""

@@ -499,6 +499,9 @@ class ReliableKafkaProducer:
 
         Dead letters of other clusters in the same store stay. `to_cluster` sends them too: pass the id of the cluster that
         this producer writes to (`producer.cluster_id`); any other id raises OtherCluster.
+
+        Under an approval policy, ApprovalRequired is raised if a second person must approve the replay first; the same
+        call after the approval sends the records.
         """
         self._shutdown.check()
         self._engine.refuse_in_callback("replay_dlq_messages()")

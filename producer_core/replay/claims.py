@@ -15,6 +15,7 @@ import orjson
 from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.delivery.record_batch import RecordBatch
 from producer_core.dlq import DeadLetterFilter, DeadLetters, replay_waves
+from producer_core.dlq.approvals import gate
 from producer_core.dlq.claim_and_settle import claim_next, read_replay_records, settle_claimed, settle_records
 from producer_core.dlq.claim_position import ClaimPosition
 from producer_core.dlq.settle_batch import settle_batch
@@ -168,6 +169,13 @@ class ReplayClaims:
             starts = (
                 bool(operation.go_at_once)
                 and dry_run(self._store, DeadLetterFilter(), operation=operation, check=found).safe
+                and gate.admit_without_asking(
+                    self._store,
+                    self.operation_id,
+                    who=operation.who,
+                    origin=operation.origin,
+                    now=self._clock(),
+                )
             )
             self._change("replay_flag", ids=list(flags), flags=list(flags.values()))
             self._change(

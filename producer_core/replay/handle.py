@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from producer_core import replay
 from producer_core._internal.actor import NOTEBOOK, current_actor
+from producer_core.dlq.approvals.requests import list_requests
 from producer_core.errors import ProducerError, ReplayError
 from producer_core.replay.dry_run import DryRun, dry_run
 from producer_core.replay.schema_versions import schema_versions
 from producer_core.replay.wording import done_of_total
 
 if TYPE_CHECKING:
+    from producer_core.dlq.approvals.requests import ApprovalRequest
     from producer_core.replay import Inconclusive, Newer, Operation
     from producer_core.store import Store
 
@@ -57,6 +59,11 @@ class Replay:
         """The latest status, as a sentence."""
         return self.operation.message or ""
 
+    @property
+    def request(self) -> ApprovalRequest | None:
+        """The latest request for its approval; None if it never needed one. Another person decides it."""
+        return next(iter(list_requests(self._store, operation_id=self.operation_id, limit=1)), None)
+
     def dry_run(self) -> DryRun:
         """Return what it still has to do, most serious point first."""
         from producer_core.dlq import DeadLetterFilter
@@ -80,6 +87,8 @@ class Replay:
         A canary is sent first, and the replay stops if too many records fail again. `newer` ("skip" or "send") controls
         records whose key has a newer record, `inconclusive` ("keep" or "send") controls records that may be on their
         topic and are not found there. Running the cell twice sends no record twice.
+
+        Raise ApprovalRequired if a second person must approve the replay first; call `go` again after the approval.
         """
         operation = self.checked(timeout).operation
         if operation.state == "checking":
@@ -135,7 +144,7 @@ class Replay:
             lines = self.dry_run().sentences if operation.state in UNDECIDED else (progress(operation),)
         except ProducerError as error:
             return str(error)
-        return "\n".join(filter(None, (*lines, _NEXT.get(operation.state))))
+        return "\n".join(filter(None, (*lines, self._request_text(operation), _NEXT.get(operation.state))))
 
     def _repr_html_(self) -> str:
         from producer_core._internal import html
@@ -145,7 +154,13 @@ class Replay:
             page = (self.dry_run() if operation.state in UNDECIDED else operation)._repr_html_()
         except ProducerError as error:
             return html.page(str(error))
+        if text := self._request_text(operation):
+            page += html.page(text)
         return page + (html.page(_NEXT[operation.state]) if operation.state in _NEXT else "")
+
+    def _request_text(self, operation: Operation) -> str:
+        request = self.request if operation.state in ("ready", "paused") else None
+        return request.text if request is not None else ""
 
 
 class Replays(list[Replay]):

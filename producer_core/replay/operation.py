@@ -12,7 +12,10 @@ import orjson
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq import DeadLetterFilter, replay_waves, states
-from producer_core.errors import ReplayError, StoreTooNew
+from producer_core.dlq.approvals import gate
+from producer_core.dlq.approvals.adopted_policy import adopt_changed_file
+from producer_core.dlq.approvals.requests import close_requests_of, expire_requests
+from producer_core.errors import ConfigError, ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS, UNDECIDED
 
 if TYPE_CHECKING:
@@ -162,6 +165,7 @@ def _of_application(store: Store, application: str | None) -> list[str] | None:
 
 def pause(store: Store, operation_id: str, *, who: str, origin: str) -> Operation:
     """Stop sending and settle the records in flight. `resume` continues with the rest."""
+    _check_role(store, who, origin)
     return _switch(store, operation_id, "paused", ("planned", "running"), who, origin, "Paused", "pause")
 
 
@@ -179,8 +183,13 @@ def go(
     stop_last: int | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Operation:
-    """Start a replay that is ready for a decision; the options given here override its plan."""
+    """Start a replay that is ready for a decision; the options given here override its plan.
+
+    Raise ApprovalRequired, and make the request, if a second person must approve it first; raise NotPermitted if the
+    policy does not let this person replay.
+    """
     check_rate(rate)
+    now = clock()
     with store.borrow(write=True):
         store.execute(
             "replay_settings",
@@ -191,12 +200,18 @@ def go(
             canary=canary,
             stop_percent=stop_percent,
             stop_last=stop_last,
-            stale=clock() - STALE,
+            stale=now - STALE,
         )
-        message = "Waiting for a runner"
-        if get(store, operation_id).sends_inconclusive:
-            message += f"; {SENT_ANYWAY}"
-        return _switch(store, operation_id, "planned", ("ready",), who, origin, message, "go")
+        operation = get(store, operation_id)
+        request = None
+        if operation.state == "ready":
+            request = gate.admit(store, operation_id, who=who, origin=origin, now=now)
+        if request is None:
+            message = "Waiting for a runner"
+            if operation.sends_inconclusive:
+                message += f"; {SENT_ANYWAY}"
+            return _switch(store, operation_id, "planned", ("ready",), who, origin, message, "go")
+    raise gate.waiting_error(request)
 
 
 def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict[str, Any]]:
@@ -204,15 +219,38 @@ def doubtful(store: Store, operation_id: str, *, limit: int = 1000) -> list[dict
     return store.rows("replay_doubtful", operation=operation_id, limit=limit)
 
 
-def resume(store: Store, operation_id: str, *, who: str, origin: str, rate: float | None = None) -> Operation:
-    """Continue a paused replay, with a new limit of `rate` records per second if given."""
+def resume(
+    store: Store,
+    operation_id: str,
+    *,
+    who: str,
+    origin: str,
+    rate: float | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Operation:
+    """Continue a paused replay, with a new limit of `rate` records per second if given.
+
+    Raise ApprovalRequired if the replay was never admitted under the approval policy, or if the rate is above the
+    approved one.
+    """
     check_rate(rate)
     with store.borrow(write=True):
         if rate is not None:
             store.execute("replay_rate", operation=operation_id, rate=rate)
-        return _switch(
-            store, operation_id, "planned", ("paused",), who, origin, "Waiting for a runner", "resume"
-        )
+        request = None
+        if get(store, operation_id).state == "paused":
+            request = gate.admit(store, operation_id, who=who, origin=origin, now=clock())
+        if request is None:
+            return _switch(
+                store, operation_id, "planned", ("paused",), who, origin, "Waiting for a runner", "resume"
+            )
+    raise gate.waiting_error(request, resumes=True)
+
+
+def _check_role(store: Store, who: str, origin: str) -> None:
+    """Raise NotPermitted if the policy lets this person only view. A mistake in the policy does not prevent a stop."""
+    with store.borrow(write=True), contextlib.suppress(ConfigError):
+        gate.check_operator(store, who=who, origin=origin, now=time.time())
 
 
 def check_rate(rate: float | None) -> None:
@@ -232,6 +270,7 @@ def cancel(
     If its runner died and no live process writes to its cluster, the claimed records become inconclusive.
     """
     with store.borrow(write=True):
+        _check_role(store, who, origin)
         cancelled = _switch(
             store,
             operation_id,
@@ -242,7 +281,9 @@ def cancel(
             "Cancelling",
             "cancel",
         )
-        return end_cancelled(store, cancelled, clock())
+        now = clock()
+        close_requests_of(store, operation_id, who=who, origin=origin, now=now)
+        return end_cancelled(store, cancelled, now)
 
 
 def end_abandoned(store: Store, now: float) -> list[Operation]:
@@ -253,6 +294,9 @@ def end_abandoned(store: Store, now: float) -> list[Operation]:
     """
     _write_claims_of_dead_runners(store, now)
     waiting = [row["operation_id"] for row in store.rows("replay_ending")]
+    adopt_changed_file(store, now)
+    expire_requests(store, now)
+    _return_unadmitted(store, now)
     ended = expire_undecided(store, now)
     for operation_id in waiting:
         with store.borrow(write=True):
@@ -271,6 +315,12 @@ def expire_undecided(store: Store, now: float) -> list[Operation]:
             if get(store, row["operation_id"]).state == "ready":
                 expired.append(end(store, row["operation_id"], now, expired=True))
     return expired
+
+
+def _return_unadmitted(store: Store, now: float) -> None:
+    """Let an operator decide about replays that an earlier version started although the policy did not admit them."""
+    if store.rows("approval_unadmitted", now=now)[0]["count"]:
+        store.execute("approval_return_unadmitted", now=now, message=gate.WAITING)
 
 
 def _write_claims_of_dead_runners(store: Store, now: float) -> None:

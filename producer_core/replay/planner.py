@@ -12,6 +12,8 @@ import orjson
 
 from producer_core.delivery.prober import QUIET_PERIOD_S
 from producer_core.dlq import replay_waves
+from producer_core.dlq.approvals import gate
+from producer_core.dlq.approvals.requests import list_requests, open_request
 from producer_core.dlq.codec import OLDEST_FIRST
 from producer_core.dlq.revisions.revision import CURRENT_NUMBERS, NOT_REPLACED, any_current
 from producer_core.errors import NoReplayRunner, OtherCluster, ReplayError
@@ -26,6 +28,7 @@ from producer_core.replay.operation import (
     end,
     expire_undecided,
     get,
+    go,
     live,
     operation_of,
 )
@@ -99,55 +102,103 @@ def plan(
     them, or of the `stop_last` (50) latest outcomes, failed again. `newer` controls records whose key has a newer
     record, `inconclusive` controls records that may be on their topic and are not found there. `reason` is the
     operator's own note.
+
+    Without `check_first`, raise ApprovalRequired if a second person must approve the replay first. It then waits for
+    `go`, or for the same call after the approval. Raise NotPermitted if the policy does not let this person replay.
     """
     check_rate(rate)
     now, wanted = clock(), selection_text(selection)
+    request = None
     with store.borrow(write=True) as connection:
         replay_waves.begin_change(connection)
+        gate.check_operator(store, who=who, origin=origin, now=now)
         expire_undecided(store, now)
         reach = _reach(store, can_run, now)
-        for existing in map(operation_of, store.rows("replay_same", selection=wanted)):
-            if reach.has(existing.cluster_id) and not (
-                limit is None and _is_outdated(store, existing, selection)
-            ):
-                return existing
-        if join and (found := _superset(store, selection, allow_quarantined)) and reach.has(found.cluster_id):
-            return found
-        cluster = _target(reach, _clusters(store, selection), to_cluster)
-        operation_id = uuid.uuid4().hex[:12]
-        store.execute(
-            "replay_insert",
-            operation_id=operation_id,
-            cluster=cluster,
-            selection=wanted,
-            who=who,
-            origin=origin,
-            now=now,
-            rate=rate,
-            state="checking" if check_first else "planned",
-            go_at_once=go_by_itself if check_first else None,
-            canary=CANARY if canary is None else canary,
-            stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
-            stop_last=STOP_LAST if stop_last is None else stop_last,
-            newer=newer,
-            inconclusive=inconclusive,
-            reason=reason,
-        )
-        _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
-        store.execute("replay_planned", operation=operation_id)
-        planned = _end_if_empty(store, get(store, operation_id), now)
-        outcome = planned.message if planned.ended else f"planned as {operation_id}"
-        if planned.sends_inconclusive and not planned.ended:
-            outcome = f"{SENT_ANYWAY}; {outcome}"  # the dashboard reads the id from the end of the text
-        store.audit(
-            who=who,
-            origin=origin,
-            action="replay",
-            selection=selection.to_query(),
-            count=planned.total,
-            outcome=outcome or "",
-        )
-        return planned
+        existing = _existing(store, selection, reach, now=now, limit=limit)
+        if existing is None and join:
+            existing = _superset(store, selection, allow_quarantined, reach)
+        if existing is not None and (check_first or not _waits_for_approval(store, existing)):
+            return existing
+        if existing is None:
+            cluster = _target(reach, _clusters(store, selection), to_cluster)
+            operation_id = uuid.uuid4().hex[:12]
+            store.execute(
+                "replay_insert",
+                operation_id=operation_id,
+                cluster=cluster,
+                selection=wanted,
+                who=who,
+                origin=origin,
+                now=now,
+                rate=rate,
+                state="checking" if check_first else "planned",
+                go_at_once=go_by_itself if check_first else None,
+                canary=CANARY if canary is None else canary,
+                stop_percent=STOP_PERCENT if stop_percent is None else stop_percent,
+                stop_last=STOP_LAST if stop_last is None else stop_last,
+                newer=newer,
+                inconclusive=inconclusive,
+                reason=reason,
+            )
+            _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
+            store.execute("replay_planned", operation=operation_id)
+            planned = _end_if_empty(store, get(store, operation_id), now)
+            _audit_plan(store, planned, selection, who=who, origin=origin)
+            if check_first or planned.ended:
+                return planned
+            request = gate.admit(store, operation_id, who=who, origin=origin, now=now)
+            if request is None:
+                return planned
+            store.execute(
+                "replay_switch",
+                operation=operation_id,
+                state="ready",
+                allowed=["planned"],
+                message=gate.WAITING,
+            )
+    if request is not None:
+        raise gate.waiting_error(request)
+    assert existing is not None
+    return go(store, existing.operation_id, who=who, origin=origin, rate=rate, clock=clock)
+
+
+def _audit_plan(
+    store: Store, planned: Operation, selection: DeadLetterFilter, *, who: str, origin: str
+) -> None:
+    outcome = planned.message if planned.ended else f"planned as {planned.operation_id}"
+    if planned.sends_inconclusive and not planned.ended:
+        outcome = f"{SENT_ANYWAY}; {outcome}"  # the dashboard reads the id from the end of the text
+    store.audit(
+        who=who,
+        origin=origin,
+        action="replay",
+        selection=selection.to_query(),
+        count=planned.total,
+        outcome=outcome or "",
+    )
+
+
+def _existing(
+    store: Store, selection: DeadLetterFilter, reach: RunnerReach, *, now: float, limit: int | None
+) -> Operation | None:
+    """Return the unfinished replay of this selection; None if there is none, or an undecided one is outdated.
+
+    A replay whose request is open is never outdated: the approval is for its dead letters.
+    """
+    for existing in map(operation_of, store.rows("replay_same", selection=selection_text(selection))):
+        if not reach.has(existing.cluster_id):
+            continue
+        requested = open_request(store, existing.operation_id, now) is not None
+        if requested or limit is not None or not _is_outdated(store, existing, selection):
+            return existing
+    return None
+
+
+def _waits_for_approval(store: Store, operation: Operation) -> bool:
+    """Return whether an undecided replay was requested before, so that an unattended call starts it or asks again."""
+    return operation.state == "ready" and bool(
+        list_requests(store, operation_id=operation.operation_id, limit=1)
+    )
 
 
 def selection_text(selection: DeadLetterFilter) -> str:
@@ -200,8 +251,10 @@ def _is_outdated(store: Store, operation: Operation, selection: DeadLetterFilter
         return connection.execute(sql, [*parameters, operation.operation_id]).fetchone() is not None
 
 
-def _superset(store: Store, selection: DeadLetterFilter, allow_quarantined: bool) -> Operation | None:
-    """Return an unfinished replay that still has to send every dead letter that this selection would send."""
+def _superset(
+    store: Store, selection: DeadLetterFilter, allow_quarantined: bool, reach: RunnerReach
+) -> Operation | None:
+    """Return an unfinished, reachable replay that still has to send every dead letter that this selection would send."""
     held = under_way(store, selection)
     if not held:
         return None
@@ -209,7 +262,8 @@ def _superset(store: Store, selection: DeadLetterFilter, allow_quarantined: bool
     with store.borrow() as connection:
         found = connection.execute(_TO_SEND.format(where=where), [*parameters, allow_quarantined]).fetchone()
     wanted = found[0] if found else 0
-    return next((operation for operation, count in held if count >= wanted > 0), None)
+    found_one = next((operation for operation, count in held if count >= wanted > 0), None)
+    return found_one if found_one is not None and reach.has(found_one.cluster_id) else None
 
 
 def runners(store: Store, now: float, *, cluster_id: str | None = None) -> list[str]:

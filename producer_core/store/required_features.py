@@ -15,7 +15,9 @@ INCIDENT = "incident_bundle"
 """The store belongs to an incident bundle. No version supports this feature, so none changes or replays its dead letters."""
 REVISIONS = "revisions"
 """Dead letters have edits: a version that does not know them would send the original, or restore it beside its edit."""
-SUPPORTED = frozenset({"replay_waves", TEXT_IDS, REVISIONS})
+APPROVALS = "approvals"
+"""An approval policy is adopted: a version without it would start replays that need a second person."""
+SUPPORTED = frozenset({"replay_waves", TEXT_IDS, REVISIONS, APPROVALS})
 
 
 def require(connection: duckdb.DuckDBPyConnection, feature: str, *, now: float) -> None:

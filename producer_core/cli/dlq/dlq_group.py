@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from producer_core.cli.dlq import (
+    approvals,
     archive_purge,
     clusters,
     edit,
@@ -37,6 +38,7 @@ def dlq() -> None:
       producer-core dlq replay --topic orders       send them again
       producer-core dlq archive --group 1f2e3d4c5b6a   archive them; "dlq restore" undoes it
       producer-core dlq objective list              time to decision, and how soon they must be decided
+      producer-core dlq requests --state pending    replays that wait for an approval
     """
 
 
@@ -52,6 +54,7 @@ for command in (
     *resolve.COMMANDS,
     objective.objective,
     clusters.clusters,
+    *approvals.COMMANDS,
 ):
     dlq.add_command(command)
 dlq.add_command(archive_purge.archive, name="clear")

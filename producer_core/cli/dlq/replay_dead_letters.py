@@ -13,7 +13,7 @@ import click
 
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
-from producer_core.cli.dlq import filter_options
+from producer_core.cli.dlq import approvals, filter_options
 from producer_core.cli.lazy_group import INTERRUPTED, Failed
 from producer_core.cli.replay import replay_text
 from producer_core.cli.replay.plan_options import plan_options
@@ -93,7 +93,8 @@ def replay(
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
-    skipped, or the replay stopped, 2 the command could not run, 130 paused by Ctrl-C.
+    skipped, or the replay stopped, 2 the command could not run, 3 a second person must approve the replay first; then
+    repeat the command or use replay go, 130 paused by Ctrl-C.
     """
     from producer_core.cli.replay import dry_run_text
     from producer_core.cli.replay.replay_run import ReplayRun
@@ -128,7 +129,10 @@ def replay(
         "limit": limit, "rate": rate, "allow_quarantined": include_quarantined, "canary": canary,
         "stop_percent": stop_percent, "stop_last": stop_last, "newer": newer, "inconclusive": inconclusive, "reason": reason,
     }  # fmt: skip
-    with ReplayRun(store, where, client, to_cluster=to_cluster, registry=registry) as job:
+    with (
+        approvals.waiting_request(store, as_json=as_json),
+        ReplayRun(store, where, client, to_cluster=to_cluster, registry=registry) as job,
+    ):
         operation = plan_and_start(job, choices, existing, ask=ask, as_json=as_json, skip_check=skip_check)
         if no_wait and client is None:
             text = f"Replay {operation.operation_id} is planned; see producer-core replay status."

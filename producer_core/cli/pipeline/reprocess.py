@@ -13,7 +13,7 @@ import click
 
 from producer_core._internal.join_names import join_names
 from producer_core.cli import open_store, options, output
-from producer_core.cli.dlq import filter_options, replay_dead_letters
+from producer_core.cli.dlq import approvals, filter_options, replay_dead_letters
 from producer_core.cli.lazy_group import Failed
 from producer_core.cli.pipeline.spark_options import SparkChoice, spark_options
 from producer_core.cli.replay import replay_text
@@ -119,7 +119,8 @@ def reprocess(
 
     \b
     Exit codes: 0 all acknowledged or found on their topic, or a dry run, 1 some failed again or were
-    skipped, or the replay stopped, 2 the command could not run, 130 paused by Ctrl-C.
+    skipped, or the replay stopped, 2 the command could not run, 3 a second person must approve the replay first; then
+    repeat the command, 130 paused by Ctrl-C.
     """
     from producer_core.dlq import DeadLetters
     from producer_core.pipeline.reprocess import (
@@ -164,7 +165,10 @@ def reprocess(
                 output.say(text, err=True)
     where = filter_options.frozen(DeadLetters(store), where)
     choices = ReprocessOptions(slices, slice_by, progress_topic, wave or RECORDS_PER_BATCH)
-    with ReprocessRun(store, where, None, to_cluster=to_cluster, origin="pipeline") as job:
+    with (
+        approvals.waiting_request(store, as_json=as_json),
+        ReprocessRun(store, where, None, to_cluster=to_cluster, origin="pipeline") as job,
+    ):
         job.prepare(config.settings, cluster, choices)
         job.end_cancelled()
         existing = replay_dead_letters.current_operation(store, where)

@@ -11,6 +11,7 @@ import click
 
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
+from producer_core.cli.dlq import approvals
 from producer_core.cli.replay import replay_text
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def replay() -> None:
       producer-core replay go OPERATION_ID --newer skip
       producer-core replay pause OPERATION_ID; producer-core replay resume OPERATION_ID
 
-    Exit codes: 0 done, 2 the replay does not exist or its state does not allow the command. For the exit codes of
-    status, see replay status --help.
+    Exit codes: 0 done, 2 the replay does not exist or its state does not allow the command, 3 a second person must approve
+    the replay first. For the exit codes of status, see replay status --help.
     """
 
 
@@ -96,6 +97,7 @@ def status(ctx: click.Context, /, operation_id: str | None, store_path: Path | N
         output.emit(replay_text.as_dict(operation, operation.message or "", store))
     else:
         output.pairs(replay_text.facts(operation))
+        approvals.print_request(store, operation.operation_id)
         replay_text.print_check(store, operation)
         replay_text.print_reasons(store, operation)
         replay_text.print_doubtful(store, operation)
@@ -154,16 +156,17 @@ def go(
         )
         dry_run_text.print_sentences(run, err=True)
         options.confirm(f"Replay {plural(run.total, 'dead letter')}?", yes)
-    started = act(
-        store,
-        operation_id,
-        newer=newer,
-        inconclusive=inconclusive,
-        rate=rate,
-        canary=canary,
-        stop_percent=stop_percent,
-        **_who(),
-    )
+    with approvals.waiting_request(store, as_json=as_json):
+        started = act(
+            store,
+            operation_id,
+            newer=newer,
+            inconclusive=inconclusive,
+            rate=rate,
+            canary=canary,
+            stop_percent=stop_percent,
+            **_who(),
+        )
     _print_continuing(store, started, as_json)
 
 
@@ -188,7 +191,8 @@ def resume(operation_id: str, rate: float | None, store_path: Path | None, as_js
     from producer_core.replay import resume as act
 
     store = _store(store_path)
-    resumed = act(store, operation_id, rate=rate, **_who())
+    with approvals.waiting_request(store, as_json=as_json):
+        resumed = act(store, operation_id, rate=rate, **_who())
     _print_continuing(store, resumed, as_json)
 
 

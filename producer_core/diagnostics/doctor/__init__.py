@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from producer_core.diagnostics.doctor.approval_checks import check_approvals
 from producer_core.diagnostics.doctor.compression_checks import check_compression
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.diagnostics.doctor.kafka_checks import (
@@ -68,6 +69,7 @@ def examine(
     )
     yield from check_schemas(servers, settings, topics, timeout, url=schema_registry)
     yield from check_store(store, time.time())
+    yield from check_approvals(store)
     yield from check_compression(store, topics)
     yield from check_redis(redis_url)
     yield check_java(java_version())

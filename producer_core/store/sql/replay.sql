@@ -31,16 +31,19 @@ ORDER BY seen_at DESC;
 
 -- name: replay_candidates
 -- Operations of a cluster that wait for a runner or had one; cancelled ones until their last record is settled.
--- Spark jobs run the operations that they planned, and no others.
+-- Spark jobs run the operations that they planned, and no others. Under an approval policy, only an admitted one is sent.
 SELECT operation_id, owner, lease_until, state = 'checking' AS checking FROM operations
 WHERE cluster_id IN ('', $cluster) AND ($operation IS NULL OR operation_id = $operation)
   AND (origin = 'pipeline') = $by_spark
   AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
        OR state = 'cancelled' AND finished_at IS NULL)
+  AND (state NOT IN ('planned', 'running') OR NOT EXISTS (SELECT 1 FROM approval_policies)
+       OR operation_id IN (SELECT operation_id FROM replay_starts))
 ORDER BY created_at;
 
 -- name: replay_take
 -- Take an operation that is free or whose owner is gone; no row: another process was faster, or the owner is alive.
+-- Under an approval policy, an operation is sent only after it was admitted.
 -- The start time is set when its first runner begins to send, not by the earlier check or an operator's decision.
 UPDATE operations
 SET owner = $owner, lease_until = $now + $lease, message = NULL,
@@ -49,7 +52,9 @@ SET owner = $owner, lease_until = $now + $lease, message = NULL,
 WHERE operation_id = $operation AND owner IS NOT DISTINCT FROM $seen_owner
   AND lease_until IS NOT DISTINCT FROM $seen_until
   AND (state IN ('checking', 'planned', 'running') OR state = 'paused' AND owner IS NOT NULL
-       OR state = 'cancelled' AND finished_at IS NULL);
+       OR state = 'cancelled' AND finished_at IS NULL)
+  AND (state NOT IN ('planned', 'running') OR NOT EXISTS (SELECT 1 FROM approval_policies)
+       OR operation_id IN (SELECT operation_id FROM replay_starts));
 
 -- name: replay_renew
 -- Renew the lease; no row: another process has taken it, or the operation has ended.
@@ -408,9 +413,11 @@ WHERE owner IS NULL OR coalesce(lease_until, 0) < $now;
 SELECT operation_id FROM operations WHERE state = 'cancelled' AND finished_at IS NULL ORDER BY created_at;
 
 -- name: replay_undecided
---- Replays that wait for a decision since before $since and that no runner holds.
+--- Replays that wait for a decision since before $since and that no runner holds, without an open request.
 SELECT operation_id FROM operations
 WHERE state = 'ready' AND coalesce(checked_at, created_at) < $since
+  AND operation_id NOT IN (
+      SELECT operation_id FROM replay_requests WHERE state IN ('pending', 'approved') AND expires_at > $now)
   AND (owner IS NULL OR coalesce(lease_until, 0) < $now) ORDER BY created_at;
 
 -- name: replay_claimed

@@ -44,6 +44,7 @@ def test_a_rule_that_evaluates_metrics_waits_as_long_as_the_built_in_one():
         "decision_objective_missed",
         "decision_objective_burn",
         "cause_returned",
+        "approval_requested",
     }
 
 

@@ -1,0 +1,125 @@
+-- Requests for the approval of replays, the policy that asks for them, and the admitted starts.
+
+-- name: approval_policy
+-- The policy that applies to this store; no row: no replay needs an approval.
+SELECT path, digest, text, who, adopted_at FROM approval_policies ORDER BY rowid DESC LIMIT 1;
+
+-- name: approval_policy_path
+-- Whether a policy was ever adopted from this path.
+SELECT count(*) AS count FROM approval_policies WHERE path = $path;
+
+-- name: approval_policy_adopt
+-- Adopt a policy. Earlier ones stay as the history.
+INSERT INTO approval_policies BY NAME
+SELECT $now AS adopted_at, $path AS path, $digest AS digest, $text AS text, $who AS who, $host AS host;
+
+-- name: approval_admit_running
+-- Admit the replays that were started before the first policy of this store. A resume examines them again.
+INSERT INTO replay_starts BY NAME
+SELECT operation_id, $now AS started_at, who, '' AS person, 0 AS records, '' AS plan_hash, rate
+FROM operations WHERE state IN ('planned', 'running');
+
+-- name: approval_return_unadmitted
+-- Return replays to a decision that a version without approvals started under a policy; no runner takes these.
+UPDATE operations
+SET state = CASE state WHEN 'planned' THEN 'ready' ELSE 'paused' END, message = $message
+WHERE state IN ('planned', 'running') AND (owner IS NULL OR coalesce(lease_until, 0) < $now)
+  AND EXISTS (SELECT 1 FROM approval_policies)
+  AND operation_id NOT IN (SELECT operation_id FROM replay_starts);
+
+-- name: approval_unadmitted
+-- The number of these replays.
+SELECT count(*) AS count FROM operations
+WHERE state IN ('planned', 'running') AND (owner IS NULL OR coalesce(lease_until, 0) < $now)
+  AND EXISTS (SELECT 1 FROM approval_policies)
+  AND operation_id NOT IN (SELECT operation_id FROM replay_starts);
+
+-- name: approval_hashes
+-- The frozen records of an operation as hashes, 4,096 records a row: of their ids, and of their dead letters with bodies.
+SELECT ord // 4096 AS part, sha256(string_agg(message_id, chr(31) ORDER BY ord)) AS ids,
+       sha256(string_agg(content, '' ORDER BY ord)) AS contents
+FROM (
+    SELECT records.ord, records.message_id,
+           sha256(concat(
+               records.state, chr(31), coalesce(dead_letters.state, ''), chr(31), coalesce(dead_letters.topic, ''), chr(31),
+               coalesce(dead_letters.cluster_id, ''), chr(31), coalesce(dead_letters.partition::VARCHAR, ''), chr(31),
+               coalesce(dead_letters.replayable, FALSE), chr(31), coalesce(dead_letters.quarantined, FALSE), chr(31),
+               coalesce(sha256(dead_letters.key), 'null'), chr(31), coalesce(sha256(bodies.value), 'null'), chr(31),
+               coalesce(bodies.timestamp_ms::VARCHAR, ''), chr(31), sha256(coalesce(bodies.headers, ''))
+           )) AS content
+    FROM operation_records AS records
+    LEFT JOIN dead_letters USING (message_id)
+    LEFT JOIN dead_letter_bodies AS bodies USING (message_id)
+    WHERE records.operation_id = $operation)
+GROUP BY part ORDER BY part;
+
+-- name: approval_effect
+-- The records that an operation still has to send, by topic, and how many come from another cluster than its destination.
+SELECT dead_letters.topic, count(*) AS records,
+       count(*) FILTER (dead_letters.cluster_id NOT IN ('', operations.cluster_id)) AS elsewhere
+FROM operation_records AS records JOIN operations USING (operation_id) JOIN dead_letters USING (message_id)
+WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed')
+GROUP BY dead_letters.topic ORDER BY count(*) DESC, dead_letters.topic;
+
+-- name: approval_start
+-- Admit the start of a replay.
+INSERT INTO replay_starts BY NAME
+SELECT $operation AS operation_id, $now AS started_at, $who AS who, $person AS person, $records AS records,
+       $request AS request_id, $plan_hash AS plan_hash, $rate::DOUBLE AS rate;
+
+-- name: approval_started
+-- The latest admitted start of a replay.
+SELECT plan_hash, rate, request_id FROM replay_starts WHERE operation_id = $operation ORDER BY rowid DESC LIMIT 1;
+
+-- name: approval_recent
+-- The records of replays that this person started without an approval since a time.
+SELECT coalesce(sum(records), 0)::BIGINT AS records FROM replay_starts
+WHERE person = $person AND request_id IS NULL AND started_at > $since AND operation_id <> $operation;
+
+-- name: approval_time
+-- The latest time that this store knows of an operator's act: a clock that was set back does not go behind it.
+SELECT greatest($now::DOUBLE, coalesce((SELECT max(acted_at) FROM audit), 0),
+                coalesce((SELECT max(greatest(requested_at, coalesce(decided_at, 0), coalesce(closed_at, 0)))
+                          FROM replay_requests), 0)) AS now;
+
+-- name: request_insert
+-- Insert a pending request.
+INSERT INTO replay_requests BY NAME
+SELECT $request AS request_id, $operation AS operation_id, 'pending' AS state, $cluster AS cluster_id, $records AS records,
+       $rule AS rule, $effect AS effect, $plan_hash AS plan_hash, $content_hash AS content_hash, $rate::DOUBLE AS rate,
+       $who AS who, $identity AS identity, $origin AS origin, $host AS host, $reason AS reason, $now AS requested_at,
+       $expires AS expires_at;
+
+-- name: request_decide
+-- Approve or refuse a request; no row: another person was faster, or it is not pending any more.
+UPDATE replay_requests
+SET state = $state, decided_by = $who, decided_identity = $identity, decided_origin = $origin, decided_at = $now,
+    decision = $reason
+WHERE request_id = $request AND state = 'pending';
+
+-- name: request_close
+-- Close a request that is pending or approved: used, withdrawn, expired or void.
+UPDATE replay_requests SET state = $state, closed_at = $now, closed_text = $text
+WHERE request_id = $request AND state IN ('pending', 'approved');
+
+-- name: requests
+-- Requests, the latest first: all, of one state, of one replay, or one by its id or the beginning of its id.
+SELECT * FROM replay_requests
+WHERE ($state IS NULL OR state = $state) AND ($operation IS NULL OR operation_id = $operation)
+  AND ($request IS NULL OR starts_with(request_id, $request))
+ORDER BY rowid DESC LIMIT coalesce($limit, 100);
+
+-- name: requests_open
+-- Requests that are pending or approved, of one replay or of all.
+SELECT * FROM replay_requests
+WHERE state IN ('pending', 'approved') AND ($operation IS NULL OR operation_id = $operation)
+ORDER BY rowid DESC;
+
+-- name: requests_expired
+-- Open requests whose time is over.
+SELECT * FROM replay_requests WHERE state IN ('pending', 'approved') AND expires_at <= $now ORDER BY rowid;
+
+-- name: alerts_requests
+-- Pending requests of replays that wait for an approval, for the alert that tells approvers.
+SELECT request_id, who, records, rule, expires_at FROM replay_requests
+WHERE state = 'pending' AND expires_at > $now ORDER BY rowid;

@@ -1,0 +1,114 @@
+"""The policy of a store: adopted from the file, kept when the file disappears, and never replaced from elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
+from producer_core.errors import ConfigError
+from producer_core.replay.operation import end_abandoned
+from tests.fixtures.approvals import POLICY, write_policy
+
+BY = {"who": "ada", "origin": "cli"}
+
+
+def adopt(store):
+    with store.borrow(write=True):
+        return adopt_policy(store, **BY, now=5000.0)
+
+
+def audited(store):
+    return [row["outcome"] for row in store.rows("audit_latest", action="policy")]
+
+
+def test_a_store_without_a_policy_has_none(store):
+    assert adopt(store) is None
+    assert store.rows("approval_policy") == []
+
+
+def test_the_store_keeps_the_policy_of_the_first_file(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    assert adopt(store).source == str(path)
+    monkeypatch.delenv("PRODUCER_CORE_POLICY")
+    assert adopt(store).replays_above == policy_of(store).replays_above == 2
+    assert len(audited(store)) == 1
+
+
+def test_a_changed_file_applies_and_is_audited(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    adopt(store)
+    path.write_text(POLICY.replace("replays_above = 2", "replays_above = 9000"))
+    assert adopt(store).replays_above == 9000
+    assert audited(store)[0].startswith(
+        "changed: A second person approves replays of more than 9,000 records."
+    )
+
+
+def test_another_file_with_other_rules_is_refused(store, tmp_path, monkeypatch):
+    write_policy(monkeypatch, tmp_path)
+    adopt(store)
+    mine = write_policy(monkeypatch, tmp_path, "[roles]\n", name="mine.toml")
+    with pytest.raises(ConfigError, match=f"and {mine} differs from it, so no replay can be started"):
+        adopt(store)
+    assert len(audited(store)) == 1
+
+
+def test_a_file_that_moved_with_the_same_content_may_change_there(store, tmp_path, monkeypatch):
+    write_policy(monkeypatch, tmp_path)
+    adopt(store)
+    moved = write_policy(monkeypatch, tmp_path, name="moved.toml")
+    adopt(store)
+    moved.write_text(POLICY.replace("replays_above = 2", "replays_above = 7"))
+    assert adopt(store).replays_above == 7
+
+
+def test_a_named_file_that_disappears_admits_nothing(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    adopt(store)
+    path.unlink()
+    with pytest.raises(
+        ConfigError, match=r"cannot be read \(No such file or directory\), so no replay can be started"
+    ):
+        adopt(store)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_an_unreadable_file_admits_nothing(store, tmp_path, monkeypatch):
+    write_policy(monkeypatch, tmp_path).chmod(0)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        adopt(store)
+
+
+def test_a_folder_in_place_of_the_file_admits_nothing(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_POLICY", str(tmp_path))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        adopt(store)
+
+
+def test_a_file_that_is_not_text_admits_nothing(store, tmp_path, monkeypatch):
+    write_policy(monkeypatch, tmp_path).write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="it is not UTF-8 text"):
+        adopt(store)
+
+
+def test_the_default_path_is_in_the_configuration_folder(store, tmp_path, monkeypatch):
+    folder = tmp_path / "config" / "producer-core"
+    folder.mkdir(parents=True)
+    (folder / "policy.toml").write_text(POLICY)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("PRODUCER_CORE_POLICY", raising=False)
+    assert adopt(store).replays_above == 2
+
+
+def test_a_runner_or_a_dashboard_adopts_the_file_before_the_first_replay(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    end_abandoned(store, 5000.0)
+    assert [row["path"] for row in store.rows("approval_policy")] == [str(path)]
+    path.write_text("[rolls]\n")
+    end_abandoned(store, 5001.0)  # replays are refused with the mistake, the sweep goes on
+    assert len(audited(store)) == 1
+    path.write_text(POLICY.replace("replays_above = 2", "replays_above = 3"))
+    end_abandoned(store, 5002.0)
+    assert len(audited(store)) == 2
