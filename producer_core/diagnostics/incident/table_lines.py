@@ -77,7 +77,7 @@ def _cell(table: str, column: Column, value: Any, longest_text: int, longest_blo
             form = FORMS.get((table, column.name))
             if len(value) <= longest_text and (form is None or form(value)):
                 return value
-            return {"[": "[]", "{": "{}"}.get(value[:1], "[]" if form else f"{value[:1000]}…")
+            return "[]" if form else {"[": "[]", "{": "{}"}.get(value[:1], f"{value[:1000]}…")
     return value
 
 
