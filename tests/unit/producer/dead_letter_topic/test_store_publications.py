@@ -167,6 +167,35 @@ def test_the_dead_letters_of_an_earlier_process_are_looked_for_together(cluster,
     assert len(asked) == (1 if isinstance(chosen, str) else 10)
 
 
+def test_a_dead_letter_that_may_be_in_flight_is_looked_for_directly_before_it_is_sent(
+    cluster, store, monkeypatch
+):
+    """A broker may append what a killed process sent after an earlier lookup."""
+    monkeypatch.setattr(topics_publisher, "SLICE", 1)
+    asked = []
+
+    def probe(topic, ids, since_ms):
+        asked.append(sorted(ids))
+        late = {dead[2].message_id} if cluster.ids(topic) else set()
+        return {one: FOUND if one in late else ABSENT for one in ids}
+
+    monkeypatch.setattr(PublishingClient, "_lookup", property(lambda self: probe))
+    with cluster.producer(store, cluster_id="in-memory") as producer:
+        dead = [
+            dead_letter(number, producer_id=producer.identity, cluster_id="in-memory", failed_at=time.time())
+            for number in range(4)
+        ]
+        ids = [one.message_id for one in dead]
+        killed = PublicationEvents(store, who="killed", origin="producer", clock=time.time)
+        killed.add("publishing", {ids[2]: "to orders-dlt"})
+        DeadLetters(store).add(dead)
+        producer._components.dead_letter_backend._publishing.stored()
+        eventually(lambda: events(store, ids[3]))
+    assert asked == [[ids[0], ids[1], ids[3]], [ids[2]]]
+    assert cluster.ids("orders-dlt") == [ids[0], ids[1], ids[3]]
+    assert events(store, ids[2])[-1] == ("published", "at orders-dlt[0]@7")
+
+
 def test_a_dead_letter_that_the_recorder_adds_while_the_store_becomes_available_is_not_forgotten():
     dead, added = dead_letter(1), []
 
