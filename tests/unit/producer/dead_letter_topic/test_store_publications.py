@@ -12,7 +12,7 @@ from producer_core import DeadLetterTopic
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.topics import publisher as topics_publisher
-from producer_core.dlq.topics.slice_publisher import PublicationEvents
+from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt
 from producer_core.kafka.record_lookup import ProbeResult
@@ -102,6 +102,26 @@ def test_a_publication_reads_the_store_no_longer_than_other_readers(cluster, sto
         eventually(lambda: cluster.ids("orders-dlt") == sent)
     assert len(limits) > 5
     assert set(limits) == {None}
+
+
+def test_dead_letters_of_a_burst_are_sent_together(cluster, store, monkeypatch):
+    """Regression: the first of a burst was sent alone, with a look into the store and a lease of its own."""
+    rounds, publish = [], SlicePublisher.publish
+
+    def spy(self, producer, targets, **options):
+        rounds.append(len(targets))
+        return publish(self, producer, targets, **options)
+
+    monkeypatch.setattr(SlicePublisher, "publish", spy)
+    monkeypatch.setattr(publisher, "_COLLECT_S", 3600.0)
+    with cluster.producer(store, cluster_id="in-memory") as producer:
+        publishing = producer._components.dead_letter_backend._publishing
+        eventually(lambda: publishing._stored._searched_at > 0)
+        for _ in range(3):
+            send(producer, 1)
+            producer.flush()
+            eventually(lambda: not producer._components.dead_letter_backend.waiting())
+    assert rounds == [3]
 
 
 def test_a_dead_letter_that_is_refused_is_logged(cluster, store, caplog):
