@@ -114,6 +114,7 @@ def test_dead_letters_of_a_burst_are_sent_together(cluster, store, monkeypatch):
 
     monkeypatch.setattr(SlicePublisher, "publish", spy)
     monkeypatch.setattr(publisher, "_COLLECT_S", 3600.0)
+    monkeypatch.setattr(publisher, "_REST_S", 0.0)
     with cluster.producer(store, cluster_id="in-memory") as producer:
         publishing = producer._components.dead_letter_backend._publishing
         eventually(lambda: publishing._stored._searched_at > 0)
