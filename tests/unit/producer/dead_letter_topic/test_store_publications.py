@@ -117,7 +117,7 @@ def test_dead_letters_of_a_burst_are_sent_together(cluster, store, monkeypatch):
     monkeypatch.setattr(publisher, "_REST_S", 0.0)
     with cluster.producer(store, cluster_id="in-memory") as producer:
         publishing = producer._components.dead_letter_backend._publishing
-        eventually(lambda: publishing._stored._searched_at > 0)
+        eventually(lambda: publishing._stored._since > 0)  # the first look has ended
         for _ in range(3):
             send(producer, 1)
             producer.flush()
