@@ -20,9 +20,11 @@ logger = queued_logger(__name__)
 _CHECK_S = 30.0
 """Seconds between two searches for dead letters that no thread announced, such as those of a process that ended."""
 _SOON_S = 1.0
+_COLLECT_S = 0.3
+"""Seconds from a new dead letter to the look into the store, so that many are listed together."""
 _REST_S = 1.0
-"""Seconds from the start of one look into the store to the next, so that many dead letters are listed together and other
-users of the store have their turn. A look that continues a backlog follows at once."""
+"""Seconds from the start of one look into the store to the next, so that other users of the store have their turn. A look
+that continues a backlog follows at once."""
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds of the pause after the first failure in a row, the second, and so on."""
 _CLOSING_PAUSE_S = 0.2
@@ -154,7 +156,7 @@ class DeadLetterPublisher:
             elif self._stopping.is_set() and not self._wake.is_set():
                 return
             elif self._wake.wait(_SOON_S if one.soon else _CHECK_S):
-                self._stopping.wait(max(0.0, began + _REST_S - time.monotonic()))
+                self._stopping.wait(max(_COLLECT_S, began + _REST_S - time.monotonic()))
 
     def _pause(self, seconds: float) -> None:
         """Wait after a failure. While closing the pause is short, so that there is time for another attempt."""

@@ -46,6 +46,9 @@ _SEARCH_ENDED_S = 30.0
 """Seconds between two searches for producers that ended."""
 _OVERLAP_S = 10.0
 """Seconds before the last search that the next one covers again: a transaction commits after it read the clock."""
+_IN_FLIGHT_S = 300.0
+"""Seconds for which a broker may still append what a killed process sent. Until then a lookup directly before the send
+decides, and none ahead of it."""
 _START = (float("-inf"), "")
 _LISTING = f"""
 SELECT message_id, accepted_at, topic, coalesce(value_size, 0) + coalesce(octet_length(key), 0) AS size
@@ -118,6 +121,7 @@ class StorePublications:
         self._producers: list[str] = [owner.producer_id]
         self._searched_at = float("-inf")
         self._alone: set[str] = set()  # a broker refuses whole batches: these are sent one by one
+        self._begun: set[str] = set()  # of those listed: whose latest publication may still be in flight
         self._lease: Lease | None = None
 
     def publish_next(self, producer: Callable[[], PublishingProducer]) -> Round:
@@ -145,7 +149,7 @@ class StorePublications:
             try:
                 publisher = SlicePublisher(
                     events,
-                    self._sender(self._renew, self._targets.upcoming(unpublished)),
+                    self._sender(self._renew, self._upcoming(unpublished)),
                     only_dead=True,
                     resend_unknown=True,
                 )
@@ -229,12 +233,17 @@ class StorePublications:
     def _unpublished(self, store: Store, listed: Sequence[Listed]) -> list[Listed]:
         """Return those without an outcome. Their events are read afterwards: the store may have millions."""
         done: set[str] = set()
+        self._begun, recently = set(), self._owner.clock() - _IN_FLIGHT_S
         for first in range(0, len(listed), _LISTING_ROWS):
             ids = [one.message_id for one in listed[first : first + _LISTING_ROWS]]
             with store.borrow() as connection:
-                found = find_events(connection, ids, ("published", "not published"))
-            done |= {event.message_id for event in found if event.origin == ORIGIN}
+                found = find_events(connection, ids, ("publishing", "published", "not published"))
+            done |= {one.message_id for one in found if one.what != "publishing" and one.origin == ORIGIN}
+            self._begun |= {one.message_id for one in found if one.happened_at > recently}
         return [one for one in listed if one.message_id not in done]
+
+    def _upcoming(self, listed: Sequence[Listed]) -> Upcoming:
+        return self._targets.upcoming(one for one in listed if one.message_id not in self._begun)
 
     def _publish_all(
         self,

@@ -12,7 +12,7 @@ from producer_core import DeadLetterTopic
 from producer_core.config import client_config
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.topics import publisher as topics_publisher
-from producer_core.dlq.topics.slice_publisher import PublicationEvents
+from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher
 from producer_core.errors import StoreLocked
 from producer_core.events import Attempt
 from producer_core.kafka.record_lookup import ProbeResult
@@ -104,6 +104,27 @@ def test_a_publication_reads_the_store_no_longer_than_other_readers(cluster, sto
     assert set(limits) == {None}
 
 
+def test_dead_letters_of_a_burst_are_sent_together(cluster, store, monkeypatch):
+    """Regression: the first of a burst was sent alone, with a look into the store and a lease of its own."""
+    rounds, publish = [], SlicePublisher.publish
+
+    def spy(self, producer, targets, **options):
+        rounds.append(len(targets))
+        return publish(self, producer, targets, **options)
+
+    monkeypatch.setattr(SlicePublisher, "publish", spy)
+    monkeypatch.setattr(publisher, "_COLLECT_S", 3600.0)
+    monkeypatch.setattr(publisher, "_REST_S", 0.0)
+    with cluster.producer(store, cluster_id="in-memory") as producer:
+        publishing = producer._components.dead_letter_backend._publishing
+        eventually(lambda: publishing._stored._since > 0)  # the first look has ended
+        for _ in range(3):
+            send(producer, 1)
+            producer.flush()
+            eventually(lambda: not producer._components.dead_letter_backend.waiting())
+    assert rounds == [3]
+
+
 def test_a_dead_letter_that_is_refused_is_logged(cluster, store, caplog):
     def choose(dead_letter):
         raise KeyError("tenant")
@@ -165,6 +186,35 @@ def test_the_dead_letters_of_an_earlier_process_are_looked_for_together(cluster,
     assert events(store, ids[35]) == [("published", "at orders-dlt[0]@7")]
     assert sorted(asked[0]) == sorted(ids) if isinstance(chosen, str) else len(asked) == 10
     assert len(asked) == (1 if isinstance(chosen, str) else 10)
+
+
+def test_a_dead_letter_that_may_be_in_flight_is_looked_for_directly_before_it_is_sent(
+    cluster, store, monkeypatch
+):
+    """A broker may append what a killed process sent after an earlier lookup."""
+    monkeypatch.setattr(topics_publisher, "SLICE", 1)
+    asked = []
+
+    def probe(topic, ids, since_ms):
+        asked.append(sorted(ids))
+        late = {dead[2].message_id} if cluster.ids(topic) else set()
+        return {one: FOUND if one in late else ABSENT for one in ids}
+
+    monkeypatch.setattr(PublishingClient, "_lookup", property(lambda self: probe))
+    with cluster.producer(store, cluster_id="in-memory") as producer:
+        dead = [
+            dead_letter(number, producer_id=producer.identity, cluster_id="in-memory", failed_at=time.time())
+            for number in range(4)
+        ]
+        ids = [one.message_id for one in dead]
+        killed = PublicationEvents(store, who="killed", origin="producer", clock=time.time)
+        killed.add("publishing", {ids[2]: "to orders-dlt"})
+        DeadLetters(store).add(dead)
+        producer._components.dead_letter_backend._publishing.stored()
+        eventually(lambda: events(store, ids[3]))
+    assert asked == [[ids[0], ids[1], ids[3]], [ids[2]]]
+    assert cluster.ids("orders-dlt") == [ids[0], ids[1], ids[3]]
+    assert events(store, ids[2])[-1] == ("published", "at orders-dlt[0]@7")
 
 
 def test_a_dead_letter_that_the_recorder_adds_while_the_store_becomes_available_is_not_forgotten():
