@@ -189,7 +189,7 @@ def _group_rows(causes: dead_letter_queries.CauseGroups, selected: str | None) -
     ]
 
 
-def _group_row(group: Group, status: CauseStatus | None, *, selected: bool) -> TableRow:
+def _group_row(group: Group, status: CauseStatus | None = None, *, selected: bool) -> TableRow:
     topics = [dead_letter_wording.visible_line(topic, 60) for topic in group.topics]
     shown = topics if selected else topics[:3]
     more = f" and {len(topics) - len(shown)} more" if len(topics) > len(shown) else ""

@@ -157,8 +157,8 @@ class SnapshotNeeds:
     latency_windows: tuple[float, ...]
     dead_letter_windows: tuple[float, ...]
     dead_letters: bool
-    decisions: bool
-    causes: bool
+    decisions: bool = False
+    causes: bool = False
 
     @classmethod
     def of(cls, rules: Iterable[AlertRule]) -> SnapshotNeeds:
