@@ -113,7 +113,8 @@ def _save(path: Path, message_id: str, draft: Draft, typed: Typed) -> Draft:
         return draft
     if not session_knows and draft.client != typed.client and draft.saved_at != typed.stamp:
         return draft
-    new = replace(draft, **typed.texts, client=typed.client, report=typed.number)
+    texts = {name: getattr(draft, name) for name in ("value", "headers", "key", "reason")} | dict(typed.texts)
+    new = Draft(draft.base, **texts, saved_at=draft.saved_at, client=typed.client, report=typed.number)
     done = edits.save_draft(open_store(path), message_id, new)
     if not done.ok:
         common.message("bad", mask_or_hide(done.text))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from producer_core.store import Store
 
 _REMOVED = ", which no longer exists"
-_NOT_REPLAYABLE = "This input never became a message, so it cannot be replayed."
+_NOT_REPLAYABLE = "This input never became a message, so it cannot be replayed until it is edited."
 
 
 @click.command(short_help="Show one dead letter with its history.")
@@ -83,6 +83,22 @@ def show_(
         output.emit({**body, "trace": linked, "cluster_removed": removed})
     else:
         _print(dead_letter, history, trace, content, reveal=reveal, removed=removed)
+        _print_edits(store, message_id)
+
+
+def _print_edits(store: Store, message_id: str) -> None:
+    """Say what a replay sends instead of the content shown, if the dead letter was edited."""
+    from producer_core.dlq.revisions.editor import Editor
+
+    lineage = Editor(store).lineage(message_id)
+    current = [one for one in lineage.revisions if one.undone_at is None]
+    if lineage.replaced_by is not None:
+        output.say(f"\nThe edit of this dead letter is {lineage.replaced_by}.")
+    elif current:
+        output.say(
+            f"\nA replay sends revision {current[-1].number} by {current[-1].who}, not this content. See producer-core dlq "
+            f"revisions {message_id}"
+        )
 
 
 show_.name = "show"

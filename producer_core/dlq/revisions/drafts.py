@@ -55,7 +55,8 @@ class Drafts:
     def others(self, message_id: str) -> list[tuple[str, float]]:
         """Return who else has a draft for this dead letter, and when it was saved, the latest first."""
         with self._store.borrow() as connection:
-            return connection.execute(_OTHERS, [message_id, self._who]).fetchall()
+            rows = connection.execute(_OTHERS, [message_id, self._who]).fetchall()
+        return [(who, saved_at) for who, saved_at in rows]
 
     def save(self, message_id: str, draft: Draft) -> Draft:
         """Save the draft instead of an earlier one. Raise ConfigError if it is too long."""

@@ -77,7 +77,7 @@ class Editor:
                 f"The selection has more than {MAX_EDITED:,} dead letters, the most that one edit changes.",
                 fix="Select fewer, for example by topic, group or time.",
             )
-        preview, size = EditPreview(matched=len(ids)), 0
+        preview, size = EditPreview(matched=len(ids), selection=where.to_query()), 0
         for edited in self._slices(ids):
             size += self._plan(edited, change, preview)
             if size > MAX_BYTES:
@@ -100,7 +100,7 @@ class Editor:
                 connection, preview.planned, now=self._clock(), who=who, origin=origin, reason=reason
             )
             result = _result(kept, preview)
-            self._audit("edit", who, origin, [*kept.numbers], result.count, f"{result.text} {reason}")
+            self._audit("edit", who, origin, preview.selection, result.count, f"{result.text} {reason}")
         return result
 
     def undo(self, where: DeadLetterFilter, *, who: str, origin: str) -> EditResult:
@@ -115,7 +115,7 @@ class Editor:
             ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
             text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons])
-            self._audit("undo_edit", who, origin, undone.ids, len(undone.ids), text)
+            self._audit("undo_edit", who, origin, where.to_query(), len(undone.ids), text)
         return EditResult(len(undone.ids), undone.left, text, {})
 
     def lineage(self, message_id: str) -> Lineage:
@@ -149,10 +149,10 @@ class Editor:
     def _plan(self, edited: Sequence[EditedDeadLetter], change: Change, preview: EditPreview) -> int:
         """Add these dead letters to the preview. Return the bytes of their new values."""
         size = 0
-        pending = [one for one in edited if one.dead_letter.state == "dead"]
+        pending = [one for one in edited if not _problem(one)]
         for one in edited:
-            if one.dead_letter.state != "dead":
-                preview.add_refusal(one.dead_letter.message_id, "state", _state(one))
+            if problem := _problem(one):
+                preview.add_refusal(one.dead_letter.message_id, "state", problem)
         for one, changed in zip(pending, change.apply([one.record for one in pending]), strict=True):
             try:
                 if isinstance(changed, NotEdited):
@@ -169,20 +169,22 @@ class Editor:
         return size
 
     def _audit(
-        self, action: str, who: str, origin: str, ids: Sequence[str], count: int, outcome: str
+        self, action: str, who: str, origin: str, selection: Mapping[str, str], count: int, outcome: str
     ) -> None:
         self._store.audit(
-            who=who,
-            origin=origin,
-            action=action,
-            selection={"ids": ",".join(ids)},
-            count=count,
-            outcome=outcome,
+            who=who, origin=origin, action=action, selection=selection, count=count, outcome=outcome
         )
 
 
-def _state(edited: EditedDeadLetter) -> str:
-    state = edited.dead_letter.state
+def _problem(edited: EditedDeadLetter) -> str:
+    """Return why a dead letter cannot be edited, whatever the change; an empty text if it can."""
+    dead_letter = edited.dead_letter
+    if dead_letter.state == "dead" and not dead_letter.replayable and not edited.was_malformed:
+        return "It cannot be replayed, because its topic or its content is not known."
+    return "" if dead_letter.state == "dead" else _state(dead_letter.state)
+
+
+def _state(state: str) -> str:
     if state == "replaying":
         return "A replay has claimed it."
     if state == "archived":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from producer_core._internal.id_header import id_text
 from producer_core.dlq import codec, insert, replay_waves, states
 from producer_core.dlq.lookup import fetch, fetch_rows, id_in
+from producer_core.dlq.revisions.patch import Headers
 from producer_core.dlq.revisions.plan_revision import PlannedRevision
 from producer_core.dlq.revisions.revision import COLUMNS, all_of
 from producer_core.events import SAFE_VERDICTS, DeadLetter
@@ -61,7 +62,7 @@ def keep(
     for one in still:
         message_id = new_ids.get(one.message_id, one.message_id)
         number = 1 if one.replaces else highest[one.message_id] + 1
-        headers = _with_replaced(one) if one.replaces else one.headers
+        headers = _with_replaced(one.headers, one.message_id) if one.replaces else one.headers
         kept.numbers[message_id] = number
         rows.append(
             (
@@ -71,9 +72,8 @@ def keep(
             )
         )  # fmt: skip
     merge.insert(connection, "dead_letter_revisions", COLUMNS, rows)
-    _make_replayable(
-        connection, [one.message_id for one in still if one.makes_replayable and not one.replaces]
-    )
+    sendable = [one.message_id for one in still if one.makes_replayable and not one.replaces]
+    set_replayable(connection, sendable, replayable=True)
     mark_records(
         connection,
         {one.message_id: (kept.numbers[one.message_id], one.size) for one in still if not one.replaces},
@@ -149,7 +149,7 @@ def _replacement(original: DeadLetter, message_id: str) -> DeadLetter:
     return replace(
         original,
         message_id=message_id,
-        headers=(*original.headers, _replaces(original.message_id)),
+        headers=_with_replaced(original.headers, original.message_id),
         verdict="not_sent",
         verdict_reason=f"{NOT_SENT} It replaces {original.message_id}: {original.verdict}.",
         state="dead",
@@ -159,16 +159,10 @@ def _replacement(original: DeadLetter, message_id: str) -> DeadLetter:
     )
 
 
-def _with_replaced(planned: PlannedRevision) -> tuple[tuple[str, bytes | None], ...]:
-    return (*planned.headers, _replaces(planned.message_id))
-
-
-def _replaces(message_id: str) -> tuple[str, bytes]:
-    return REPLACES, message_id.encode()
-
-
-def _make_replayable(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
-    set_replayable(connection, ids, replayable=True)
+def _with_replaced(headers: Headers, message_id: str) -> Headers:
+    """Return the headers with one that names the replaced message; an earlier one names an earlier edit."""
+    others = tuple(header for header in headers if header[0] != REPLACES)
+    return (*others, (REPLACES, message_id.encode()))
 
 
 def set_replayable(connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, replayable: bool) -> None:

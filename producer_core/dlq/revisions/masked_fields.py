@@ -98,12 +98,12 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 def _at(value: Any, path: Path) -> Any:
     for step in path:
-        if (isinstance(value, dict) and step in value) or (
-            isinstance(value, list) and isinstance(step, int) and step < len(value)
-        ):
-            value = value[step]
-        else:
+        known: Any = (
+            value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        )
+        if step not in known:
             return _ABSENT
+        value = value[step]
     return value
 
 

@@ -75,7 +75,7 @@ class EditedDeadLetter:
 
     @property
     def was_malformed(self) -> bool:
-        return not self.dead_letter.replayable or (
+        return self.dead_letter.never_a_message or (
             self.revision is not None and self.revision.made_replayable
         )
 

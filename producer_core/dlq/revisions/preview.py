@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,7 @@ class EditPreview:
     """
 
     matched: int = 0
+    selection: Mapping[str, str] = field(default_factory=dict)
     planned: list[PlannedRevision] = field(default_factory=list)
     unchanged: int = 0
     refused: Counter[RefusalKind] = field(default_factory=Counter)
@@ -127,7 +128,7 @@ _KINDS: Sequence[tuple[RefusalKind, tuple[str, str]]] = (
     ("masked", ("would change a masked field", "would change masked fields")),
     ("unreadable", ("has no fields that can be edited", "have no fields that can be edited")),
     ("invalid", ("cannot be changed in this way", "cannot be changed in this way")),
-    ("state", ("is not pending", "are not pending")),
+    ("state", ("is not pending or cannot be sent", "are not pending or cannot be sent")),
 )
 
 

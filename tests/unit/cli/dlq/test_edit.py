@@ -117,11 +117,12 @@ def test_revisions_are_shown_and_undone(path):
     run(
         path, "edit", "--message-id", ONE, "--set", "amount=7", "--set-header", "fixed=yes", *BECAUSE, "--yes"
     )
-    shown = run(path, "revisions", ONE)
+    shown, run_show = run(path, "revisions", ONE), run(path, "show", ONE).output
     undone = run(path, "undo", "--yes")
     found = json.loads(run(path, "revisions", ONE, "--json").stdout)
 
     assert "revision 1" in shown.output and "wrong unit" in shown.output
+    assert "A replay sends revision 1" in run_show
     assert "amount → 7" in shown.output and 'header fixed → "yes"' in shown.output
     assert undone.exit_code == 0 and undone.output.strip() == "Undid 1 edit."
     assert found["revisions"][0]["undone_by"] and found["revisions"][0]["changes"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -357,3 +358,26 @@ def test_the_schema_ids_of_a_dry_run_are_those_of_the_edits(store, clock):
         connection.execute("UPDATE dead_letter_revisions SET value = ?", [b"\0\0\0\0\7{}"])
 
     assert [(found.schema_id, found.records) for found in count_schema_ids(store, ALL)] == [(7, 1)]
+
+
+def test_the_edit_of_a_sent_edit_names_only_the_message_that_it_replaces(store, clock):
+    (one,) = add(store, json_dead_letter(1, **DOUBTFUL))
+    second = edit(store, fields({"amount": 7}), one, clock=clock).replacements[one]
+    DeadLetters(store, clock=clock).add(
+        [replace(DeadLetters(store).get(second), verdict="possibly_persisted", failed_at=4000.0)]
+    )
+    third = edit(store, fields({"order": 5}), second, clock=clock).replacements[second]
+
+    (sent,) = sent_by_replay(store, clock)
+
+    assert sent.message_id == third and value_of(sent) == {"order": 5, "amount": 7}
+    assert [value for name, value in sent.headers if name == "pc-replaces"] == [second.encode()]
+
+
+def test_a_dead_letter_without_a_known_topic_cannot_be_edited(store, clock):
+    """A record of a dead-letter topic whose original topic no header names is not malformed input."""
+    add(store, json_dead_letter(1, replayable=False, verdict="not_sent"))
+
+    preview = Editor(store, clock=clock).preview(ALL, fields({"amount": 7}))
+
+    assert preview.refused == {"state": 1} and "cannot be replayed" in preview.refusals[0].reason
