@@ -103,6 +103,9 @@ def test_an_approver_approves_in_the_list_and_the_requester_starts(path, store, 
     assert not page.exception
     (row,) = rows_of(page, "Requests that are not pending, latest first")
     assert row[1:] == ["approved", "3", "ada", "grace", "checked"]
+    assert ">Approved</b>" in text_of(page)
+    actions_shown = [" ".join(one[1:3]) for one in rows_of(page, "Audit of replays, latest first")]
+    assert any("grace" in one and "approved" in one for one in actions_shown), actions_shown
 
     sign_in("ada")
     page = opened(path, operation=found.operation_id)
