@@ -55,7 +55,9 @@ def _record(state: MutableMapping[str, Any], reason: str) -> None:
 
 
 def _store() -> Store | None:
-    # Imports Streamlit, which a notebook does not need.
+    """Return the store of the page; None without a page, in a notebook, whose acts check the role themselves."""
+    if "streamlit" not in sys.modules:
+        return None
     from producer_core.dashboard.server.stores import open_store
 
     path = _path()
