@@ -56,7 +56,7 @@ def _record(state: MutableMapping[str, Any], reason: str) -> None:
 
 def _store() -> Store | None:
     """Return the store of the page; None without a page, in a notebook, whose acts check the role themselves."""
-    if "streamlit" not in sys.modules:
+    if sys.modules.get("streamlit") is None:
         return None
     from producer_core.dashboard.server.stores import open_store
 
