@@ -11,7 +11,7 @@ from typing import Any
 
 from producer_core.dashboard.actions import roles
 from producer_core.dashboard.auth import access
-from producer_core.errors import ProducerError
+from producer_core.errors import ProducerError, StoreError
 from producer_core.store import Store, default_path
 
 _RECORDED = "refused_clicks"
@@ -60,8 +60,10 @@ def _store() -> Store | None:
         return None
     from producer_core.dashboard.server.stores import open_store
 
-    path = _path()
-    return open_store(path) if path.is_file() else None
+    try:
+        return open_store(_path())
+    except StoreError:
+        return None
 
 
 def _path() -> Path:

@@ -17,6 +17,7 @@ from tests.fixtures.pages import rows_of, text_of
 from tests.fixtures.replay_actions import redrawn
 from tests.fixtures.replay_pages import ALL, opened
 from tests.fixtures.replays import add_dead_letters, preflight_done
+from tests.fixtures.sign_in import fire
 
 store = replay_pages_fixtures.store
 
@@ -169,6 +170,7 @@ def test_a_viewer_can_neither_start_nor_decide(path, store, sign_in):
     refused = actions.approve_request(store, found.request_id)
     assert (refused.ok, requests.get_request(store, found.request_id).state) == (False, "pending")
     assert not actions.clear(store, ALL).ok
+    assert "requires the role operator" in actions.acknowledge(store, fire(store)).text
 
 
 def test_a_page_without_sign_in_neither_asks_nor_decides(path, store, policy):
