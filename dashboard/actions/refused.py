@@ -61,9 +61,10 @@ def _store() -> Store | None:
     from producer_core.dashboard.server.stores import open_store
 
     try:
-        return open_store(_path())
+        store: Store = open_store(_path())
     except StoreError:
         return None
+    return store
 
 
 def _path() -> Path:
