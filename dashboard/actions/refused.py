@@ -58,7 +58,8 @@ def _store() -> Store | None:
     from producer_core.dashboard.server.stores import open_store
 
     try:
-        return open_store(_path())
+        found: Store = open_store(_path())
+        return found
     except StoreError:
         return None
 
