@@ -114,7 +114,7 @@ class Editor:
         with self._store.borrow(write=True) as connection:
             ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
-            text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons])
+            text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons, *_paused(undone.paused)])
             self._audit("undo_edit", who, origin, where.to_query(), len(undone.ids), text)
         return EditResult(len(undone.ids), undone.left, text, {})
 
@@ -201,8 +201,20 @@ def _result(kept: keep_revisions.Kept, preview: EditPreview) -> EditResult:
             f"{'is' if len(kept.replacements) == 1 else 'are'} archived; "
             f"{'its edit has a new message id' if len(kept.replacements) == 1 else 'their edits have new message ids'}."
         )
+    sentences += _paused(kept.paused)
     if left := preview.count - count:
         sentences.append(
             f"{left:,} changed since the preview and {'was' if left == 1 else 'were'} not edited."
         )
     return EditResult(count, left, " ".join(sentences), kept.replacements)
+
+
+def _paused(operation_ids: Sequence[str]) -> list[str]:
+    """Return a sentence about the replays whose start an edit took back."""
+    if not operation_ids:
+        return []
+    it, they = ("it", "it has") if len(operation_ids) == 1 else ("them", "they have")
+    return [
+        f"Paused {plural(len(operation_ids), 'replay')} ({', '.join(operation_ids)}), because {they} still to send edited "
+        f"dead letters. Resume {it} to continue."
+    ]
