@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from producer_core import replay
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.approvals import requests
+from producer_core.dlq.revisions.editor import Editor
 from producer_core.errors import ApprovalRequired, NotPermitted
 from tests.fixtures.approvals import ADA, BEN, GRACE, write_policy
-from tests.fixtures.edits import add, edit, fields, json_dead_letter, undo
+from tests.fixtures.edits import add, fields, json_dead_letter
 from tests.fixtures.replays import CLUSTER, ScriptedSender, preflight_done, runner
 
 PAGE = {"who": ADA, "origin": "dashboard"}
@@ -37,6 +38,12 @@ def started(store, clock, topic="orders"):
     return replay.go(store, operation.operation_id, **PAGE, clock=clock)
 
 
+def edit(store, clock, change, message_id):
+    editor = Editor(store, clock=clock)
+    preview = editor.preview(DeadLetterFilter(ids=(message_id,)), change)
+    return editor.keep(preview, **PAGE, reason="wrong amount")
+
+
 def approve(store, clock, raised):
     requests.approve(
         store, raised.value.request_id, who=GRACE, origin="dashboard", reason="checked", clock=clock
@@ -54,7 +61,7 @@ def test_an_edit_after_the_start_is_not_sent_before_a_second_approval(store, clo
     ids = add(store, *(json_dead_letter(number) for number in range(3)))
     operation = approved_and_started(store, clock)
 
-    result = edit(store, fields({"amount": 1_000_000}), ids[1], clock=clock)
+    result = edit(store, clock, fields({"amount": 1_000_000}), ids[1])
 
     assert f"Paused 1 replay ({operation.operation_id})" in result.text
     assert sent_by_a_runner(store, clock) == []
@@ -67,10 +74,10 @@ def test_an_edit_after_the_start_is_not_sent_before_a_second_approval(store, clo
 
 def test_an_edit_undone_after_the_start_is_not_sent_before_a_second_approval(store, clock):
     ids = add(store, *(json_dead_letter(number) for number in range(3)))
-    edit(store, fields({"amount": 1}), ids[1], clock=clock)
+    edit(store, clock, fields({"amount": 1}), ids[1])
     operation = approved_and_started(store, clock)
 
-    result = undo(store, ids[1], clock=clock)
+    result = Editor(store, clock=clock).undo(DeadLetterFilter(ids=(ids[1],)), **PAGE)
 
     assert f"Paused 1 replay ({operation.operation_id})" in result.text
     assert sent_by_a_runner(store, clock) == []
@@ -80,7 +87,28 @@ def test_an_edit_does_not_take_a_replay_out_of_the_count_of_its_person(store, cl
     ids = add(store, *(json_dead_letter(number) for number in range(2)))
     add(store, *(json_dead_letter(number, topic="payments") for number in range(10, 12)))
     started(store, clock)
-    edit(store, fields({"amount": 1}), ids[0], clock=clock)
+    edit(store, clock, fields({"amount": 1}), ids[0])
 
     with pytest.raises(ApprovalRequired, match="With the 2 records that ada replayed"):
         started(store, clock, topic="payments")
+
+
+def test_a_viewer_neither_edits_nor_undoes_an_edit(store, clock):
+    (one,) = add(store, json_dead_letter(1))
+    edit(store, clock, fields({"amount": 1}), one)
+    editor, where = Editor(store, clock=clock), DeadLetterFilter(ids=(one,))
+
+    with pytest.raises(NotPermitted):
+        editor.keep(
+            editor.preview(where, fields({"amount": 2})), who=BEN, origin="dashboard", reason="wrong amount"
+        )
+    with pytest.raises(NotPermitted):
+        editor.undo(where, who=BEN, origin="dashboard")
+
+    assert [item.undone_at for item in editor.lineage(one).revisions] == [None]
+
+
+def test_a_user_without_a_role_does_not_edit_by_a_command(store, clock):
+    (one,) = add(store, json_dead_letter(1))
+    with pytest.raises(NotPermitted):
+        Editor(store).undo(DeadLetterFilter(ids=(one,)), who="ann@host", origin="cli")
