@@ -139,6 +139,13 @@ def _new_ids(
         connection,
         [_replacement(one, kept.replacements[one.message_id]) for one in _whole(connection, originals)],
         now=now,
+        first_failures={
+            kept.replacements[one]: row["first_failed_at"]
+            for one, row in fetch(
+                connection, "dead_letters", ("message_id", "first_failed_at"), originals
+            ).items()
+            if row["first_failed_at"] is not None
+        },
     )
     return kept.replacements
 
