@@ -77,7 +77,7 @@ def import_dead_letters(
         required_features.require(connection, required_features.REVISIONS, now=now)
         write_revisions(connection, revisions)
         _mark_known(connection, revisions, result)
-        _archive_replaced(connection, revisions, now=now)
+        archive_replaced(connection, revisions, now=now)
     return result
 
 
@@ -90,7 +90,7 @@ def _mark_known(
     mark_records(connection, marks)
 
 
-def _archive_replaced(
+def archive_replaced(
     connection: duckdb.DuckDBPyConnection, revisions: Sequence[Revision], *, now: float
 ) -> None:
     """Archive originals that this store has and that an imported edit replaces, so that they are not both sent.
