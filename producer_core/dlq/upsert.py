@@ -97,12 +97,16 @@ def archive_replaced(
 
     An edit whose original was sent from this store, or is being sent, is archived instead. An operator can restore it.
     """
-    edits = {one.replaced_id: one.message_id for one in revisions if one.replaced_id and one.undone_at is None}
+    edits = {
+        one.replaced_id: one.message_id for one in revisions if one.replaced_id and one.undone_at is None
+    }
     if not edits:
         return
-    states.move(connection, id_in([*edits]), "dead", "archived", now=now)  # writes the claims of open waves first
+    states.move(connection, id_in([*edits]), "dead", "archived", now=now)
     rows = fetch(connection, "dead_letters", ("message_id", "state"), [*edits])
-    if late := [edits[one] for one, row in rows.items() if row["state"] in ("replaying", "replayed", "landed")]:
+    if late := [
+        edits[one] for one, row in rows.items() if row["state"] in ("replaying", "replayed", "landed")
+    ]:
         states.move(connection, id_in(late), "dead", "archived", now=now)
 
 

@@ -117,7 +117,9 @@ class Editor:
             check_operator(self._store, who=who, origin=origin, now=self._clock())
             ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
-            text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons, *_paused(undone.paused)])
+            text = " ".join(
+                [f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons, *_paused(undone.paused)]
+            )
             self._audit("undo_edit", who, origin, where.to_query(), len(undone.ids), text)
         return EditResult(len(undone.ids), undone.left, text, {})
 

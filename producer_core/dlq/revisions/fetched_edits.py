@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def note(
-    connection: duckdb.DuckDBPyConnection, dead_letters: Sequence[DeadLetter], *, now: float, who: str, origin: str
+    connection: duckdb.DuckDBPyConnection,
+    dead_letters: Sequence[DeadLetter],
+    *,
+    now: float,
+    who: str,
+    origin: str,
 ) -> None:
     """Archive the originals of added dead letters that are edits, in whatever order both were read, so that a replay does not
     send an original beside its edit."""

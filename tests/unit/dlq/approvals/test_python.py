@@ -99,7 +99,9 @@ def test_replays_of_a_queue_in_memory_in_parts_count_together(policy, tmp_path, 
         return backend.replay(sender, "orders", 2, 5.0, "keep")
 
     assert replayed() == 2
-    with pytest.raises(NotPermitted, match="With the 2 records replayed within the last hour it sends 4 records"):
+    with pytest.raises(
+        NotPermitted, match="With the 2 records replayed within the last hour it sends 4 records"
+    ):
         replayed()
     assert len(sender.sent) == 2
     policy.unlink()
