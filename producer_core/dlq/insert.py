@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import codec, lookup, replay_waves
@@ -32,8 +33,17 @@ _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE m
 Stored = tuple[float, float, int, bool, str | None, str, float | None, str, tuple[Attempt, ...]]
 
 
-def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLetter], *, now: float) -> None:
-    """Write the dead letters within the caller's transaction."""
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    dead_letters: Iterable[DeadLetter],
+    *,
+    now: float,
+    first_failures: Mapping[str, float] = MappingProxyType({}),
+) -> None:
+    """Write the dead letters within the caller's transaction.
+
+    `first_failures`: by id, when a new dead letter failed for the first time, if that is earlier than its failure.
+    """
     encodable = _with_applications(connection, [codec.encodable(dead_letter) for dead_letter in dead_letters])
     ids = [dead_letter.message_id for dead_letter in encodable]
     if replay_waves.claimed_by_wave(connection, ids):
@@ -49,7 +59,8 @@ def write(connection: duckdb.DuckDBPyConnection, dead_letters: Iterable[DeadLett
             latest[dead_letter.message_id] = _merged(dead_letter, earlier)
         elif dead_letter.verdict_reason.startswith(PUBLISHED):  # since it was written for the first time
             doubtful.add(dead_letter.message_id)
-    _replace(connection, _with_originals(connection, list(latest.values()), stored), stored, now=now)
+    written = _with_originals(connection, list(latest.values()), stored)
+    _replace(connection, written, stored, now=now, first_failures=first_failures)
     safe_again = [one for one in stored if one in latest and latest[one].verdict in SAFE_VERDICTS]
     doubtful |= _published(connection, safe_again)
     if doubtful:
@@ -184,6 +195,7 @@ def _replace(
     stored: dict[str, Stored],
     *,
     now: float,
+    first_failures: Mapping[str, float],
 ) -> None:
     if replaced := [one.message_id for one in dead_letters if one.message_id in stored]:
         for table in ("dead_letters", "dead_letter_bodies"):
@@ -193,7 +205,7 @@ def _replace(
             *codec.written_row(
                 dead_letter, now=now, operation_id=_operation(stored.get(dead_letter.message_id))
             ),
-            _first_failure(stored.get(dead_letter.message_id)),
+            _first_failure(stored.get(dead_letter.message_id)) or first_failures.get(dead_letter.message_id),
         )
         for dead_letter in dead_letters
     ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.dlq import codec, states
 from producer_core.dlq.lookup import fetch, id_in
-from producer_core.dlq.revisions.revision import Revision, write_revisions
+from producer_core.dlq.revisions.keep_revisions import mark_records
+from producer_core.dlq.revisions.revision import Revision, current, write_revisions
 from producer_core.events import DeadLetter
 from producer_core.store import required_features
 from producer_core.store.merge import insert
@@ -75,17 +76,38 @@ def import_dead_letters(
     if revisions := [revision for one in new for revision in one.revisions]:
         required_features.require(connection, required_features.REVISIONS, now=now)
         write_revisions(connection, revisions)
-        _archive_replaced(connection, revisions, now=now)
+        _mark_known(connection, revisions, result)
+        archive_replaced(connection, revisions, now=now)
     return result
 
 
-def _archive_replaced(
+def _mark_known(
+    connection: duckdb.DuckDBPyConnection, revisions: Sequence[Revision], result: ImportResult
+) -> None:
+    """Treat revisions of dead letters that this store had as edits: replays that have still to send them notice."""
+    known = {one.message_id for one in revisions} - {*result.new}
+    marks = {one: (found.number, found.size) for one, found in current(connection, list(known)).items()}
+    mark_records(connection, marks)
+
+
+def archive_replaced(
     connection: duckdb.DuckDBPyConnection, revisions: Sequence[Revision], *, now: float
 ) -> None:
-    """Archive originals that this store has and that an imported edit replaces, so that they are not both sent."""
-    originals = [one.replaced_id for one in revisions if one.replaced_id and one.undone_at is None]
-    if originals:
-        states.move(connection, id_in(originals), "dead", "archived", now=now)
+    """Archive originals that this store has and that an imported edit replaces, so that they are not both sent.
+
+    An edit whose original was sent from this store, or is being sent, is archived instead. An operator can restore it.
+    """
+    edits = {
+        one.replaced_id: one.message_id for one in revisions if one.replaced_id and one.undone_at is None
+    }
+    if not edits:
+        return
+    states.move(connection, id_in([*edits]), "dead", "archived", now=now)
+    rows = fetch(connection, "dead_letters", ("message_id", "state"), [*edits])
+    if late := [
+        edits[one] for one, row in rows.items() if row["state"] in ("replaying", "replayed", "landed")
+    ]:
+        states.move(connection, id_in(late), "dead", "archived", now=now)
 
 
 def _row(one: Import, now: float) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,7 @@ from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.reports import ReplayResult
 from producer_core.delivery.retry import RetryManager
 from producer_core.dlq import DeadLetterQueue, Spill, message_of
-from producer_core.dlq.approvals.gate import check_without_store
+from producer_core.dlq.approvals.gate import TOGETHER, check_without_store
 from producer_core.dlq.limits import DeadLetterLimits
 from producer_core.errors import NotAccepted, OtherCluster
 from producer_core.events import SAFE_VERDICTS, DeadLetter, Hook
@@ -111,6 +111,7 @@ class MemoryBackend(Hook):
         self._spill = Spill(spill_path(default_path()))
         self.queue = DeadLetterQueue(limit, max_bytes=DeadLetterLimits().bytes, overflow=self._overflow)
         self.hook = self
+        self._replays: deque[tuple[float, int]] = deque()  # the monotonic time of each, and its records
 
     def died(self, dead_letter: DeadLetter) -> None:
         self.queue.add(dead_letter)
@@ -169,7 +170,9 @@ class MemoryBackend(Hook):
             for dead_letter in self.queue.dead_letters(topic)
             if dead_letter.replayable and (inconclusive == "send" or dead_letter.verdict in SAFE_VERDICTS)
         ][:limit]
-        check_without_store(len(dead_letters), who=current_actor(), origin="python")
+        earlier = self._replayed_lately()
+        check_without_store(len(dead_letters), who=current_actor(), origin="python", earlier=earlier)
+        self._replays.append((time.monotonic(), len(dead_letters)))
         reported = threading.Semaphore(0)
         outcomes: list[ReplayResult] = []
 
@@ -193,6 +196,12 @@ class MemoryBackend(Hook):
             if not reported.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 break
         return sum(outcome.outcome == "acknowledged" for outcome in outcomes)
+
+    def _replayed_lately(self) -> int:
+        """Return the number of records of the replays that count together with the next one under an approval policy."""
+        while self._replays and self._replays[0][0] < time.monotonic() - TOGETHER:
+            self._replays.popleft()
+        return sum(records for _, records in self._replays)
 
 
 def check_target(to_cluster: str, own: str) -> None:

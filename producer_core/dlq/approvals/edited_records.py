@@ -23,8 +23,9 @@ def revoke_starts(connection: duckdb.DuckDBPyConnection, message_ids: Sequence[s
     """
     found = [row[0] for row in connection.execute(_AFFECTED, [list(message_ids)]).fetchall()]
     if found:
-        connection.execute(
-            "DELETE FROM replay_starts WHERE operation_id IN (SELECT unnest(?::VARCHAR[]))", [found]
+        connection.execute(  # the rows stay: their records count towards what one person starts within an hour
+            "UPDATE replay_starts SET plan_hash = '' WHERE operation_id IN (SELECT unnest(?::VARCHAR[]))",
+            [found],
         )
         connection.execute(
             "UPDATE operations SET state = 'paused', message = ? "

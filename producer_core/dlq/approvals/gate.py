@@ -118,15 +118,19 @@ def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
         _check_operator(policy, identify(who, origin))
 
 
-def check_without_store(records: int, *, who: str, origin: str) -> None:
-    """Raise NotPermitted if a replay of a queue in memory needs an approval: without a store there are no requests."""
+def check_without_store(records: int, *, who: str, origin: str, earlier: int = 0) -> None:
+    """Raise NotPermitted if a replay of a queue in memory needs an approval: without a store there are no requests.
+
+    `earlier` records of the queue were sent within the last TOGETHER seconds.
+    """
     policy = read_policy()
     if policy is None:
         return
     _check_operator(policy, identify(who, origin))
-    if policy.replays_above is not None and records > policy.replays_above:
+    if records and policy.replays_above is not None and earlier + records > policy.replays_above:
+        within = f"With the {plural(earlier, 'record')} replayed within the last hour it" if earlier else "It"
         raise NotPermitted(
-            f"It sends {plural(records, 'record')}, and {_limit(policy.replays_above)}",
+            f"{within} sends {plural(earlier + records, 'record')}, and {_limit(policy.replays_above)}",
             fix="Give the producer a store: a request for the approval needs one.",
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
+from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.dead_letters import DeadLetters
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.revisions import keep_revisions, undo_revisions
@@ -90,12 +91,13 @@ class Editor:
     def keep(self, preview: EditPreview, *, who: str, origin: str, reason: str) -> EditResult:
         """Keep a preview as revisions. Dead letters that have changed since the preview stay as they are.
 
-        Raise ConfigError without a reason.
+        Raise ConfigError without a reason, and NotPermitted if the approval policy lets this person only view.
         """
         reason = reason.strip()
         if not reason:
             raise ConfigError("An edit needs a reason.", fix="Say why the records are changed.")
         with self._store.borrow(write=True) as connection:
+            check_operator(self._store, who=who, origin=origin, now=self._clock())
             kept = keep_revisions.keep(
                 connection, preview.planned, now=self._clock(), who=who, origin=origin, reason=reason
             )
@@ -107,14 +109,17 @@ class Editor:
         """Undo the current revision of each matching dead letter that has one and was not sent since.
 
         The previous revision then applies, or the original. The id of an original selects its edit, if that is a dead
-        letter of its own.
+        letter of its own. Raise NotPermitted if the approval policy lets this person only view.
         """
         only_ids = bool(where.ids) and where == DeadLetterFilter(ids=where.ids, state=where.state)
         ids = where.ids if only_ids else self._edited(where)
         with self._store.borrow(write=True) as connection:
+            check_operator(self._store, who=who, origin=origin, now=self._clock())
             ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
-            text = " ".join([f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons])
+            text = " ".join(
+                [f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons, *_paused(undone.paused)]
+            )
             self._audit("undo_edit", who, origin, where.to_query(), len(undone.ids), text)
         return EditResult(len(undone.ids), undone.left, text, {})
 
@@ -201,8 +206,20 @@ def _result(kept: keep_revisions.Kept, preview: EditPreview) -> EditResult:
             f"{'is' if len(kept.replacements) == 1 else 'are'} archived; "
             f"{'its edit has a new message id' if len(kept.replacements) == 1 else 'their edits have new message ids'}."
         )
+    sentences += _paused(kept.paused)
     if left := preview.count - count:
         sentences.append(
             f"{left:,} changed since the preview and {'was' if left == 1 else 'were'} not edited."
         )
     return EditResult(count, left, " ".join(sentences), kept.replacements)
+
+
+def _paused(operation_ids: Sequence[str]) -> list[str]:
+    """Return a sentence about the replays whose start an edit took back."""
+    if not operation_ids:
+        return []
+    it, they = ("it", "it has") if len(operation_ids) == 1 else ("them", "they have")
+    return [
+        f"Paused {plural(len(operation_ids), 'replay')} ({', '.join(operation_ids)}), because {they} still to send edited "
+        f"dead letters. Resume {it} to continue."
+    ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal.id_header import id_text
 from producer_core.dlq import codec, insert, replay_waves, states
+from producer_core.dlq.approvals.edited_records import revoke_starts
 from producer_core.dlq.lookup import fetch, fetch_rows, id_in
 from producer_core.dlq.revisions.patch import Headers
 from producer_core.dlq.revisions.plan_revision import PlannedRevision
@@ -35,10 +36,12 @@ NOT_SENT = "The edit was never sent."
 
 @dataclass(frozen=True)
 class Kept:
-    """The numbers of the kept revisions by message id, and the new ids of those that replace an original."""
+    """The numbers of the kept revisions by message id, the new ids of those that replace an original, and the replays that
+    must be approved again."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     replacements: dict[str, str] = field(default_factory=dict)
+    paused: list[str] = field(default_factory=list)
 
 
 def keep(
@@ -74,26 +77,28 @@ def keep(
     merge.insert(connection, "dead_letter_revisions", COLUMNS, rows)
     sendable = [one.message_id for one in still if one.makes_replayable and not one.replaces]
     set_replayable(connection, sendable, replayable=True)
-    mark_records(
-        connection,
-        {one.message_id: (kept.numbers[one.message_id], one.size) for one in still if not one.replaces},
-    )
+    current = {one.message_id: (kept.numbers[one.message_id], one.size) for one in still if not one.replaces}
+    kept.paused.extend(mark_records(connection, current))
     _add_events(connection, kept, now=now, who=who, origin=origin, reason=reason)
     return kept
 
 
-def mark_records(connection: duckdb.DuckDBPyConnection, current: dict[str, tuple[int | None, int]]) -> None:
+def mark_records(
+    connection: duckdb.DuckDBPyConnection, current: dict[str, tuple[int | None, int]]
+) -> list[str]:
     """Note the revision number and size of dead letters in the replays that have still to send them.
 
-    Such a record is claimed by itself, and an undecided replay repeats its check.
+    Such a record is claimed by itself, and an undecided replay repeats its check. Under an approval policy, started replays
+    are paused; return their ids.
     """
     if not current:
-        return
+        return []
     ids = list(current)
     connection.execute(
         _MARK_RECORDS, [ids, [current[one][0] for one in ids], [current[one][1] for one in ids]]
     )
     connection.execute(_CHECK_AGAIN, [ids])
+    return revoke_starts(connection, ids)
 
 
 def _unchanged(
@@ -134,6 +139,13 @@ def _new_ids(
         connection,
         [_replacement(one, kept.replacements[one.message_id]) for one in _whole(connection, originals)],
         now=now,
+        first_failures={
+            kept.replacements[one]: row["first_failed_at"]
+            for one, row in fetch(
+                connection, "dead_letters", ("message_id", "first_failed_at"), originals
+            ).items()
+            if row["first_failed_at"] is not None
+        },
     )
     return kept.replacements
 

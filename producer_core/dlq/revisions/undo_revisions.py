@@ -40,11 +40,13 @@ _REASONS = {
 
 @dataclass
 class Undone:
-    """The ids of dead letters whose edits were undone, the number of the others, and sentences about these."""
+    """The ids of dead letters whose edits were undone, the number of the others, and sentences about these. `paused`: the
+    replays that must be approved again."""
 
     ids: list[str] = field(default_factory=list)
     left: int = 0
     reasons: list[str] = field(default_factory=list)
+    paused: list[str] = field(default_factory=list)
 
 
 def undo(
@@ -66,8 +68,8 @@ def undo(
             left[problem] += 1
         else:
             undoable.append(revisions[message_id])
-    _write(connection, undoable, now=now, who=who, origin=origin)
-    return Undone([one.message_id for one in undoable], left.total(), list(_sentences(left)))
+    paused = _write(connection, undoable, now=now, who=who, origin=origin)
+    return Undone([one.message_id for one in undoable], left.total(), list(_sentences(left)), paused)
 
 
 def _problem(
@@ -93,16 +95,17 @@ def _sentences(left: Counter[str]) -> Iterator[str]:
 
 def _write(
     connection: duckdb.DuckDBPyConnection, undone: Sequence[Revision], *, now: float, who: str, origin: str
-) -> None:
+) -> list[str]:
+    """Undo these revisions. Return the replays that were paused."""
     if not undone:
-        return
+        return []
     connection.execute(_UNDO, [now, who, [one.message_id for one in undone], [one.number for one in undone]])
     for one in undone:
         if one.replaced_id:
             _remove_replacement(connection, one, one.replaced_id)
     if restored := [one.replaced_id for one in undone if one.replaced_id]:
         states.move(connection, id_in(restored), "archived", "dead", now=now)
-    _apply_previous(connection, [one for one in undone if not one.replaced_id])
+    paused = _apply_previous(connection, [one for one in undone if not one.replaced_id])
     merge.insert(
         connection,
         "letter_events",
@@ -112,10 +115,11 @@ def _write(
             for one in undone
         ],
     )
+    return paused
 
 
-def _apply_previous(connection: duckdb.DuckDBPyConnection, undone: Sequence[Revision]) -> None:
-    """Let the previous revisions apply, or the originals."""
+def _apply_previous(connection: duckdb.DuckDBPyConnection, undone: Sequence[Revision]) -> list[str]:
+    """Let the previous revisions apply, or the originals. Return the replays that were paused."""
     ids = [one.message_id for one in undone]
     previous = current(connection, ids)
     set_replayable(
@@ -129,7 +133,7 @@ def _apply_previous(connection: duckdb.DuckDBPyConnection, undone: Sequence[Revi
         ("message_id", "coalesce(value_size, 0) + coalesce(octet_length(key), 0)"),
         ids,
     )
-    mark_records(
+    return mark_records(
         connection,
         {
             one: (previous[one].number, previous[one].size) if one in previous else (None, [*row.values()][1])

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from producer_core._internal.plural import plural
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.lookup import fetch as rows_by_id
+from producer_core.dlq.revisions import fetched_edits
 from producer_core.dlq.topics.from_record import (
     QUARANTINE_AFTER,
     DeadLetterRecord,
@@ -279,6 +280,7 @@ class _FetchJob:
                 if one.message_id not in stored or _is_now_replayable(one, stored[one.message_id])
             ]
             DeadLetters(self.store, clock=self.clock).add(added)
+            fetched_edits.note(connection, added, now=now, who=self.who, origin=self.origin)
             # Only topic and offset: the rest of a source may quote headers, which a purge must remove.
             places = {one.message_id: (one.source or "").partition(" (")[0] for one in added}
             events = [

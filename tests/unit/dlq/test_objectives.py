@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from producer_core._internal.decision_objective import EVERY_TOPIC, SETTING, DecisionObjective
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.objectives import decisions, objectives, set_objective
 from producer_core.errors import ConfigError
+from producer_core.events import Attempt
 from producer_core.store import Store
 from tests.fixtures.dead_letters import NOW, dead_letter
+from tests.fixtures.edits import edit, fields
+from tests.fixtures.replays import message_id
 
 HOUR = 3600.0
 FOUR_HOURS = DecisionObjective(95, 4 * HOUR)
@@ -177,3 +182,16 @@ def test_an_impossible_objective_is_refused(percent, within):
 def test_the_setting_has_no_other_form(store, value):
     with pytest.raises(ConfigError):
         store.change_settings({SETTING: value}, who="ada", origin="cli")
+
+
+def test_an_edit_that_replaces_its_original_is_no_decision_and_keeps_the_clock(store, dead_letters, now):
+    set_for(store)
+    first = failed(1, 10, message_id=message_id(1), verdict="possibly_persisted", value=b'{"amount": 1}')
+    dead_letters.add([first])
+    dead_letters.add([replace(first, failed_at=NOW - HOUR, attempts=(Attempt(NOW - HOUR, "CODE", "again"),))])
+    assert (only(decisions(store, NOW)).evaluated, only(decisions(store, NOW)).overdue) == (1, 1)
+
+    assert edit(store, fields({"amount": 2}), clock=lambda: now[0]).replacements
+
+    one = only(decisions(store, NOW))
+    assert (one.evaluated, one.missed, one.decided, one.pending, one.overdue) == (1, 1, 0, 1, 1)

@@ -260,15 +260,13 @@ def test_an_approval_is_void_after_an_archive(store, clock, policy):
         go(store, clock, operation)
 
 
-REVISIONS = """
-CREATE TABLE dead_letter_revisions (
-    message_id VARCHAR, number INTEGER, key BLOB, value BLOB, headers VARCHAR, undone_at DOUBLE)"""
-REVISE = "INSERT INTO dead_letter_revisions SELECT min(message_id), 1, NULL, 'x'::BLOB, '[]', NULL FROM dead_letters"
+REVISE = """
+INSERT INTO dead_letter_revisions BY NAME
+SELECT min(message_id) AS message_id, 1 AS number, 1.0 AS made_at, 'ann' AS who, 'cli' AS origin, 'wrong' AS reason, '{}' AS patch,
+       'x'::BLOB AS value, '[]' AS headers, FALSE AS made_replayable FROM dead_letters"""
 
 
 def test_an_approval_is_void_after_an_edit(store, clock, policy):
-    with store.borrow(write=True) as connection:
-        connection.execute(REVISIONS)
     operation, request = asked(store, clock)
     approve(store, clock, request)
     with store.borrow(write=True) as connection:
@@ -279,8 +277,6 @@ def test_an_approval_is_void_after_an_edit(store, clock, policy):
 
 
 def test_a_paused_replay_that_was_edited_is_not_resumed_without_a_new_approval(store, clock, policy):
-    with store.borrow(write=True) as connection:
-        connection.execute(REVISIONS)
     operation, request = asked(store, clock)
     approve(store, clock, request)
     go(store, clock, operation)

@@ -8,10 +8,18 @@ from producer_core import Monitor, replay
 from producer_core._internal.identity import system_user
 from producer_core.dlq.approvals import gate, requests
 from producer_core.errors import ApprovalRequired, NotPermitted
+from producer_core.producer.dead_letter_backend import MemoryBackend
 from producer_core.replay.handle import Replay
 from producer_core.store import Store
 from tests.fixtures.approvals import ADA, GRACE, POLICY, write_policy
-from tests.fixtures.replays import ALL, CLUSTER, add_dead_letters, preflight_done
+from tests.fixtures.replays import (
+    ALL,
+    CLUSTER,
+    ScriptedSender,
+    add_dead_letters,
+    dead_letter,
+    preflight_done,
+)
 
 ME = system_user()
 
@@ -79,3 +87,23 @@ def test_a_queue_in_memory_above_the_limit_is_refused(policy):
 def test_a_queue_in_memory_without_a_policy_is_not_limited(monkeypatch):
     monkeypatch.delenv("PRODUCER_CORE_POLICY", raising=False)
     gate.check_without_store(10**6, who=ME, origin="python")
+
+
+def test_replays_of_a_queue_in_memory_in_parts_count_together(policy, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    backend, sender = MemoryBackend(100), ScriptedSender()
+    for number in range(4):
+        backend.died(dead_letter(number))
+
+    def replayed():
+        return backend.replay(sender, "orders", 2, 5.0, "keep")
+
+    assert replayed() == 2
+    with pytest.raises(
+        NotPermitted, match="With the 2 records replayed within the last hour it sends 4 records"
+    ):
+        replayed()
+    assert len(sender.sent) == 2
+    policy.unlink()
+    monkeypatch.delenv("PRODUCER_CORE_POLICY")
+    assert replayed() == 2

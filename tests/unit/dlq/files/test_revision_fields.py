@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from producer_core.dlq import DeadLetterFilter, DeadLetters, files
+from producer_core import replay
+from producer_core.dlq import DeadLetterFilter, DeadLetters, files, states
 from producer_core.dlq.claim_and_settle import read_replay_records
 from producer_core.dlq.files.reader import RejectedRecord
 from producer_core.dlq.files.reader import read as read_file
+from producer_core.dlq.lookup import id_in
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.store import Store
 from tests.fixtures.edits import add, edit, fields, json_dead_letter, malformed, state_of, undo
@@ -139,3 +141,35 @@ def test_an_invalid_revision_rejects_its_record(store, other, tmp_path, change):
     (items,) = read_file(target, "jsonl")
     assert isinstance(items[0], RejectedRecord), items
     assert files.import_(other, target, **ME, no_manifest=True).refused == 1
+
+
+@pytest.mark.parametrize("state", ["replaying", "replayed"])
+def test_an_imported_edit_is_archived_if_this_store_sent_its_original(store, other, tmp_path, state):
+    (one,) = add(store, json_dead_letter(1, verdict="possibly_persisted"))
+    files.export(store, ANY, tmp_path / "before.jsonl", **ME)
+    files.import_(other, tmp_path / "before.jsonl", **ME)
+    DeadLetters(other).claim("replay-1", [one])
+    if state == "replayed":
+        with other.borrow(write=True) as connection:
+            states.move(connection, id_in([one]), "replaying", "replayed", now=1.0)
+    new = edit(store, fields({"amount": 7}), one).replacements[one]
+
+    files.export(store, DeadLetterFilter(), tmp_path / "after.jsonl", **ME)
+    files.import_(other, tmp_path / "after.jsonl", **ME)
+
+    assert (state_of(other, one), state_of(other, new)) == (state, "archived")
+    assert DeadLetters(other).restore(DeadLetterFilter(ids=(new,), state="archived"), **ANN).count == 1
+
+
+def test_an_imported_edit_of_a_known_dead_letter_is_noticed_by_its_replay(store, other, tmp_path):
+    (one,) = add(store, json_dead_letter(1, verdict="possibly_persisted"))
+    new = edit(store, fields({"amount": 7}), one).replacements[one]
+    add(other, DeadLetters(store).get(new))
+    operation = replay.plan(other, DeadLetterFilter(), **ANN, can_run=True)
+
+    files.export(store, DeadLetterFilter(state="archived"), tmp_path / "originals.jsonl", **ME)
+    files.import_(other, tmp_path / "originals.jsonl", **ME)
+
+    with other.borrow() as connection:
+        sql = "SELECT revision FROM operation_records WHERE operation_id = ?"
+        assert connection.execute(sql, [operation.operation_id]).fetchall() == [(1,)]
