@@ -208,7 +208,10 @@ class Masks:
         if not isinstance(found, dict):
             return "{}"
         return orjson.dumps(
-            {name if name == EVERY_TOPIC else self._name(name): _numbers(item) for name, item in found.items()}
+            {
+                name if name == EVERY_TOPIC else self._name(name): _numbers(item)
+                for name, item in found.items()
+            }
         ).decode()
 
     def _identity(self, text: str) -> str:

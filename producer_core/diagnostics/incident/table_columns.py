@@ -102,7 +102,11 @@ def is_effect(text: str) -> bool:
         topics, choices = found["topics"], found["choices"]
     except (ValueError, TypeError, KeyError):
         return False
-    return isinstance(choices, dict) and isinstance(topics, dict) and all(type(n) is int for n in topics.values())
+    return (
+        isinstance(choices, dict)
+        and isinstance(topics, dict)
+        and all(type(n) is int for n in topics.values())
+    )
 
 
 def is_identity(text: str) -> bool:
