@@ -61,7 +61,9 @@ class Excerpt:
         }
         connection.execute("CREATE TABLE work.incident_objectives (topic VARCHAR, allowed DOUBLE)")
         for topic, objective in self._objectives().items():
-            connection.execute("INSERT INTO work.incident_objectives VALUES (?, ?)", [topic, objective.within])
+            connection.execute(
+                "INSERT INTO work.incident_objectives VALUES (?, ?)", [topic, objective.within]
+            )
         connection.execute(
             f"CREATE TABLE work.incident_letters AS {rows.DEAD_LETTERS.format(**self._bounds)}"
         )

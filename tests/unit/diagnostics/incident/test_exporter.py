@@ -120,7 +120,17 @@ def test_a_bundle_has_alerts_and_actions_of_its_range_only(opened):
         ("payments", "ann@host"),
     ]
     assert {row["action"] for row in opened.store.rows("audit_latest")} == {
-        *("acknowledge", "archive", "export", "import", "edit", "request", "request_approve", "resolve", "set")
+        *(
+            "acknowledge",
+            "archive",
+            "export",
+            "import",
+            "edit",
+            "request",
+            "request_approve",
+            "resolve",
+            "set",
+        )
     }
 
 
@@ -177,12 +187,23 @@ def test_the_drafts_and_the_policy_of_a_store_are_not_in_a_raw_bundle(raw):
     with zipfile.ZipFile(raw) as archive:
         names = archive.namelist()
     assert "tables/dead_letter_revisions.jsonl" in names
-    assert not {f"tables/{table}.jsonl" for table in ("edit_drafts", "approval_policies", "replay_starts")} & {*names}
+    assert not {
+        f"tables/{table}.jsonl" for table in ("edit_drafts", "approval_policies", "replay_starts")
+    } & {*names}
 
 
 def test_the_requests_of_a_bundle_have_their_life(store, opened):
     (live,), (found,) = (list_requests(one) for one in (store, opened.store))
-    names = ("request_id", "operation_id", "state", "records", "by_topic", "choices", "requested_at", "decided_at")
+    names = (
+        "request_id",
+        "operation_id",
+        "state",
+        "records",
+        "by_topic",
+        "choices",
+        "requested_at",
+        "decided_at",
+    )
     assert [getattr(found, name) for name in names] == [getattr(live, name) for name in names]
     assert (found.who, found.decided_by) == ("e***@invariant.example", "grace")
     assert found.approver == "grace" and found.decision == "checked with b***@roulette.example"
@@ -193,7 +214,9 @@ def test_the_requests_of_a_bundle_have_their_life(store, opened):
 def test_a_resolved_cause_of_a_bundle_is_back_since_the_same_failure(store, opened):
     (live,), (found,) = (cause_statuses(one).values() for one in (store, opened.store))
     assert live.is_back and (found.present.back_at, found.count) == (live.present.back_at, live.count)
-    assert found.fingerprint in {group.fingerprint for group in DeadLetters(opened.store).groups(ANY, limit=10)}
+    assert found.fingerprint in {
+        group.fingerprint for group in DeadLetters(opened.store).groups(ANY, limit=10)
+    }
 
 
 def test_a_cause_that_came_back_before_the_range_is_back_since_then(store, window, tmp_path):
@@ -223,7 +246,10 @@ def test_the_time_to_decision_of_a_bundle_is_that_of_the_live_page(store, window
     with IncidentBundle(tmp_path / "a.zip") as bundle:
         found = decisions(bundle.store, window.until, **span)
     assert found == decisions(store, window.until, **span)
-    assert [(one.topic, one.evaluated, one.missed) for one in found] == [("payments", 15, 12), ("refunds", 1, 1)]
+    assert [(one.topic, one.evaluated, one.missed) for one in found] == [
+        ("payments", 15, 12),
+        ("refunds", 1, 1),
+    ]
 
 
 def test_objectives_name_masked_topics_as_the_other_tables_do(store, window, tmp_path, monkeypatch):
@@ -413,7 +439,14 @@ def test_the_page_opens_without_other_files_and_has_the_figures(masked, window):
     assert "default-src 'none'" in page
     for text in ("payments", "POLICY_VIOLATION", "error_rate", "ann@host", "archive", "shop"):
         assert text in page, text
-    for text in ("95% within 40 min", "back since", incidents.REQUEST, "approved", "checked with b***@", "amount → 7"):
+    for text in (
+        "95% within 40 min",
+        "back since",
+        incidents.REQUEST,
+        "approved",
+        "checked with b***@",
+        "amount → 7",
+    ):
         assert text in page, text
 
 

@@ -11,8 +11,8 @@ from producer_core.diagnostics.incident import IncidentBundle, import_incident
 from producer_core.diagnostics.incident.import_dead_letters import describe
 from producer_core.diagnostics.incident.manifest import DEAD_LETTERS
 from producer_core.dlq import DeadLetterFilter, DeadLetters
-from producer_core.errors import StoreError, TransferError
 from producer_core.dlq.revisions.revision import current, revised_records
+from producer_core.errors import StoreError, TransferError
 from producer_core.replay.planner import plan
 from producer_core.store import Store
 from tests.fixtures import incidents
