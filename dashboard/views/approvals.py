@@ -9,6 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import approvals
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, live_table
@@ -82,7 +83,7 @@ def decided(requests: Sequence[ApprovalRequest]) -> None:
                     f"{one.records:,}",
                     one.who,
                     one.decided_by or "–",
-                    one.decision or one.closed_text or "–",
+                    mask_or_hide(one.decision or one.closed_text or "–"),
                 ),
             )
         )

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core import replay
+from producer_core._internal.identity import Identity
 from producer_core.alerts import AlertChange, AlertLog, alert
 from producer_core.cli import main
 from producer_core.dashboard import wording
@@ -19,6 +20,8 @@ from producer_core.dashboard.notebook import static_export, widget_state
 from producer_core.dashboard.wording.dead_letters import content
 from producer_core.diagnostics.incident import IncidentBundle
 from producer_core.dlq import DeadLetterFilter, DeadLetterQueue, DeadLetters
+from producer_core.dlq.revisions.changes import FieldChange
+from producer_core.dlq.revisions.editor import Editor
 from producer_core.errors import InvalidMessage
 from producer_core.events import Attempt
 from producer_core.kafka.classify import fingerprint
@@ -118,9 +121,43 @@ def store(tmp_path_factory, rules):
     )
     replay_runner(opened, Refusing(), probe=probe_with({})).run_one(operation.operation_id, 60)
     DeadLetters(opened).archive(DeadLetterFilter(key="CUST-987654"), who="ann", origin="cli")
+    edit(opened)
+    approve(opened, now)
     found = [alert("connection_lost", "p-1", now, reason=ERROR), alert("fatal_error", "p-1", now, text=ERROR)]
     AlertLog(opened).record([AlertChange("fired", one) for one in found])
     return opened
+
+
+EDITED = dead_letter(2).message_id
+
+
+def edit(store):
+    """Edit a dead letter: the patch, the value, a header and the reason contain secrets."""
+    change = FieldChange(value=VALUE, set_headers=(("X-Note", ERROR.encode()), ("pin", b"sid0123456789")))
+    editor = Editor(store)
+    preview = editor.preview(DeadLetterFilter(ids=(EDITED,), state=None), change)
+    assert (preview.count, preview.replacements) == (1, 0), preview.refusals
+    editor.keep(preview, who="ann", origin="cli", reason=f"{ERROR} sid: cookie=sid0123456789")
+
+
+def approve(store, now):
+    """Request a replay and approve it; the rule and the reasons contain secrets."""
+    person = Identity("ann")
+    with store.borrow(write=True):
+        store.execute(
+            "request_insert", request="abcdef012345", operation="o-1", cluster=CLUSTER, records=3, rule=ERROR,
+            effect=json.dumps({"topics": {"orders": 3}, "choices": {}}), plan_hash="0" * 64,
+            content_hash="0" * 64, rate=None, who=person, identity=person.to_json(), origin="cli", host="h",
+            reason=ERROR, now=now, expires=now + 60,
+        )  # fmt: skip
+        store.execute(
+            "request_decide", request="abcdef012345", state="approved", who=person, identity=person.to_json(),
+            origin="cli", now=now, reason=ERROR,
+        )  # fmt: skip
+    store.audit(
+        who=person, origin="cli", action="request_approve", selection={"request": "abcdef012345"}, count=3,
+        outcome=f"approved: {ERROR}",
+    )  # fmt: skip
 
 
 def leaked(text):
@@ -140,6 +177,10 @@ COMMANDS = [
     ("dlq", "groups"),
     ("dlq", "groups", "--json"),
     ("dlq", "archive", "--topic", "none", "--yes"),
+    ("dlq", "revisions", EDITED),
+    ("dlq", "revisions", EDITED, "--json"),
+    ("dlq", "requests"),
+    ("dlq", "requests", "--json"),
     ("replay", "list"),
     ("replay", "list", "--json"),
     ("replay", "status"),
@@ -205,11 +246,17 @@ def bundled(path):
     with zipfile.ZipFile(path) as archive:
         files = [archive.read(name).decode(errors="replace") for name in archive.namelist()]
     with IncidentBundle(path) as bundle:
+        revisions = Editor(bundle.store).lineage(EDITED).revisions
         where, dead_letters = DeadLetterFilter(state=None), DeadLetters(bundle.store)
         ids = [one.message_id for one in dead_letters.find(where, limit=100)]
         contents = [dead_letters.get(message_id) for message_id in ids]
-    assert len(contents) == 6
+    assert (len(contents), len(revisions)) == (6, 1)
+    contents += revisions
     bodies = [(one.key, one.value, *(part for pair in one.headers for part in pair)) for one in contents]
+    bodies += [
+        (one.patch.key, *(part for pair in one.patch.set_headers for part in pair), repr(one.patch.value))
+        for one in revisions
+    ]
     parts = [part if isinstance(part, bytes) else str(part).encode() for body in bodies for part in body]
     return " ".join([*files, *(part.decode(errors="replace") for part in parts)])
 

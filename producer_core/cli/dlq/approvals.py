@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.masking import mask_text
 from producer_core.cli import options, output
 from producer_core.cli.lazy_group import WAITING, Failed
 from producer_core.errors import ApprovalRequired
@@ -174,7 +175,11 @@ def print_request(store: Store, operation_id: str) -> None:
     from producer_core.dlq.approvals.requests import list_requests
 
     for request in list_requests(store, operation_id=operation_id, limit=1):
-        output.say(f"\n{request.text}")
+        output.say(f"\n{mask_text(request.text)}")
+
+
+_MASKED = ("rule", "reason", "decision", "closed_text", "closed")
+"""The facts with texts that people write."""
 
 
 def facts(request: ApprovalRequest) -> list[tuple[str, str | int | None]]:
@@ -196,7 +201,7 @@ def facts(request: ApprovalRequest) -> list[tuple[str, str | int | None]]:
         ("decision", request.decision),
         ("closed", request.closed_text),
     ]
-    return [(name, value) for name, value in lines if value]
+    return [(name, mask_text(str(value)) if name in _MASKED else value) for name, value in lines if value]
 
 
 def as_dict(request: ApprovalRequest) -> dict[str, Any]:
@@ -209,7 +214,9 @@ def as_dict(request: ApprovalRequest) -> dict[str, Any]:
         *("decided_by", "decided_origin", "decided_at", "decision", "closed_at", "closed_text"),
         *("plan_hash", "content_hash"),
     )
-    return {**{name: getattr(request, name) for name in names}, "text": summary(request)}
+    found = {name: getattr(request, name) for name in names}
+    masked = {name: mask_text(found[name]) for name in _MASKED if found.get(name)}
+    return {**found, **masked, "text": summary(request)}
 
 
 def _say_facts(request: ApprovalRequest) -> None:
@@ -226,7 +233,7 @@ def _row(request: ApprovalRequest) -> tuple[str | int | None, ...]:
         request.records,
         request.operation_id,
         request.decided_by,
-        output.shorten(request.decision or request.closed_text or request.reason or "", 60),
+        output.shorten(mask_text(request.decision or request.closed_text or request.reason or ""), 60),
     )
 
 
@@ -234,7 +241,7 @@ def _print(request: ApprovalRequest, as_json: bool, more: str = "") -> None:
     if as_json:
         output.emit(as_dict(request))
         return
-    output.say(f"{request.text}.".replace("..", "."))
+    output.say(f"{mask_text(request.text)}.".replace("..", "."))
     if more:
         output.say(more)
 

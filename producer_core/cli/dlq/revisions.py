@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from producer_core._internal.masking import mask_text
 from producer_core._internal.plural import plural
 from producer_core.cli import options, output
 from producer_core.cli.dlq import filter_options
@@ -44,7 +45,9 @@ def revisions(message_id: str, store_path: Path | None, as_json: bool) -> None:
         undone = (
             "" if one.undone_at is None else f", undone {output.moment(one.undone_at)} by {one.undone_by}"
         )
-        output.say(f"revision {one.number}  {output.moment(one.made_at)}  {one.who}{undone}: {one.reason}")
+        output.say(
+            f"revision {one.number}  {output.moment(one.made_at)}  {one.who}{undone}: {mask_text(one.reason)}"
+        )
         for text in _changes(one):
             output.say(f"  {text}")
 
@@ -98,7 +101,7 @@ def _lineage_json(message_id: str, lineage: Lineage) -> dict[str, Any]:
                 "made_at": one.made_at,
                 "who": one.who,
                 "origin": one.origin,
-                "reason": one.reason,
+                "reason": mask_text(one.reason),
                 "changes": list(_changes(one)),
                 "replaces": one.replaced_id,
                 "undone_at": one.undone_at,

@@ -22,7 +22,7 @@ from producer_core._internal.masking import (
 )
 from producer_core._internal.secret_patterns import HIDDEN
 from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
-from producer_core.diagnostics.incident.table_columns import columns
+from producer_core.diagnostics.incident.table_columns import NO_EFFECT, columns, is_effect
 from producer_core.dlq.codec import read_attempts, read_headers, write_attempts, write_headers
 from producer_core.dlq.filter import parse_bytes
 from producer_core.dlq.revisions.patch import Patch
@@ -221,11 +221,11 @@ class Masks:
         return orjson.dumps({"text": shown, "names": [], "persons": [], "groups": []}).decode()
 
     def _effect(self, text: str) -> str:
-        found = _parsed(text)
-        if not isinstance(found, dict) or not isinstance(topics := found.get("topics"), dict):
-            return '{"topics":{},"choices":{}}'
-        shown = {self._name(topic): _numbers(count) for topic, count in topics.items()}
-        return orjson.dumps({"topics": shown, "choices": self._part("", found.get("choices") or {})}).decode()
+        if not is_effect(text):
+            return NO_EFFECT
+        found = orjson.loads(text)
+        shown = {self._name(topic): count for topic, count in found["topics"].items()}
+        return orjson.dumps({"topics": shown, "choices": self._part("", found["choices"])}).decode()
 
     def _patch(self, text: str) -> str:
         """Return a patch whose description is that of the original patch, which is masked."""

@@ -102,11 +102,17 @@ def is_effect(text: str) -> bool:
         topics, choices = found["topics"], found["choices"]
     except (ValueError, TypeError, KeyError):
         return False
-    return (
-        isinstance(choices, dict)
-        and isinstance(topics, dict)
-        and all(type(n) is int for n in topics.values())
-    )
+    counts = isinstance(topics, dict) and all(type(number) is int for number in topics.values())
+    return counts and isinstance(choices, dict) and all(_is_choice(choices, name) for name in _CHOICES)
+
+
+_TEXT_CHOICES = ("newer", "inconclusive")
+_CHOICES = (*_TEXT_CHOICES, "rate", "canary", "stop_percent", "stop_last")
+
+
+def _is_choice(choices: Mapping[str, Any], name: str) -> bool:
+    value = choices.get(name, False)
+    return value is None or type(value) in ((str,) if name in _TEXT_CHOICES else (int, float))
 
 
 def is_identity(text: str) -> bool:
@@ -118,6 +124,7 @@ def is_identity(text: str) -> bool:
     return all(isinstance(name, str) for name in found.groups)
 
 
+NO_EFFECT = orjson.dumps({"topics": {}, "choices": dict.fromkeys(_CHOICES)}).decode()
 NO_IDENTITY = '{"text":"","names":[],"persons":[],"groups":[]}'
 
 FORMS: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
@@ -125,7 +132,7 @@ FORMS: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
     ("dead_letter_bodies", "attempts"): (are_attempts, "[]"),
     ("dead_letter_revisions", "headers"): (are_headers, "[]"),
     ("dead_letter_revisions", "patch"): (is_patch, EMPTY_PATCH),
-    ("replay_requests", "effect"): (is_effect, '{"topics":{},"choices":{}}'),
+    ("replay_requests", "effect"): (is_effect, NO_EFFECT),
     ("replay_requests", "identity"): (is_identity, NO_IDENTITY),
     ("replay_requests", "decided_identity"): (is_identity, NO_IDENTITY),
 }

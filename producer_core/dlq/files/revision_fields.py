@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from producer_core._internal.masking import mask_text
 from producer_core.dlq.revisions.patch import Patch
 from producer_core.dlq.revisions.revision import Revision
 from producer_core.dlq.revisions.revision_text import change_lines
@@ -36,7 +37,8 @@ def revisions_displayed(revisions: Sequence[Revision]) -> list[dict[str, Any]]:
     """Return the revisions for display: who changed what, when and why. Values are masked."""
     return [
         {
-            **{name: getattr(one, name) for name in ("number", "made_at", "who", "reason", "undone_at")},
+            **{name: getattr(one, name) for name in ("number", "made_at", "who", "undone_at")},
+            "reason": mask_text(one.reason),
             "changes": list(change_lines(one.patch)),
         }
         for one in revisions

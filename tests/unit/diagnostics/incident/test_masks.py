@@ -191,7 +191,7 @@ def test_a_masked_patch_is_described_as_the_original(patch):
 @pytest.mark.parametrize("text", ["no JSON", "{}", '{"value":[{"op":"add","path":"a"}]}'])
 def test_a_damaged_patch_or_effect_or_identity_is_hidden(text):
     assert made()._patch(text) == EMPTY_PATCH
-    assert orjson.loads(made()._effect(text)) == {"topics": {}, "choices": {}}
+    assert orjson.loads(made()._effect(text))["topics"] == {}
     assert orjson.loads(made()._identity(text))["text"] == "***"
 
 
