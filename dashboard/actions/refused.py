@@ -11,7 +11,7 @@ from typing import Any
 
 from producer_core.dashboard.actions import roles
 from producer_core.dashboard.auth import access
-from producer_core.errors import ProducerError
+from producer_core.errors import ProducerError, StoreError
 from producer_core.store import Store, default_path
 
 _RECORDED = "refused_clicks"
@@ -55,11 +55,16 @@ def _record(state: MutableMapping[str, Any], reason: str) -> None:
 
 
 def _store() -> Store | None:
-    # Imports Streamlit, which a notebook does not need.
+    """Return the store of the page; None without a page, in a notebook, whose acts check the role themselves."""
+    if sys.modules.get("streamlit") is None:
+        return None
     from producer_core.dashboard.server.stores import open_store
 
-    path = _path()
-    return open_store(path) if path.is_file() else None
+    try:
+        store: Store = open_store(_path())
+    except StoreError:
+        return None
+    return store
 
 
 def _path() -> Path:

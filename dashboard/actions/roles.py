@@ -9,7 +9,7 @@ from producer_core.dashboard.auth import access
 from producer_core.dlq.approvals.adopted_policy import policy_of
 from producer_core.dlq.approvals.policy import ApprovalPolicy, Role
 from producer_core.dlq.approvals.policy_file import read_policy
-from producer_core.errors import ProducerError
+from producer_core.errors import ProducerError, StoreError
 from producer_core.store import Store
 
 _known: dict[Path, tuple[tuple[int, str], ApprovalPolicy | None]] = {}
@@ -24,9 +24,11 @@ def policy(store: Store) -> ApprovalPolicy | None:
     given = read_policy()
     version = store.changes(), f"{given.source} {given.digest}" if given is not None else ""
     known = _known.get(store.path)
-    if known is None or known[0] != version:
-        known = _known[store.path] = (version, policy_of(store))
-    return known[1]
+    if known is not None and known[0] == version:
+        return known[1]
+    found = policy_of(store)
+    _known[store.path] = (version, found)
+    return found
 
 
 def identity(found: ApprovalPolicy | None) -> Identity:
@@ -67,5 +69,7 @@ def reason_against(store: Store | None) -> str:
     try:
         found = policy(store) if store is not None else read_policy()
         return missing_role(found, identity(found), "operator")
+    except StoreError:
+        return ""  # the act itself reports it
     except ProducerError as error:
         return str(error)

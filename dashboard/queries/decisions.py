@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from producer_core._internal.decision_objective import DecisionObjective
+from producer_core.diagnostics.incident.facts import incident_of
 from producer_core.dlq.objectives import READ_LIMIT, TopicDecisions, decisions, objectives
 from producer_core.replay.probe_time import ProbeTime, checked_retentions, probe_time
 from producer_core.store import Store
@@ -30,9 +31,15 @@ class DecisionsPage:
 
 
 def decisions_page(store: Store, now: float, seconds: float) -> DecisionsPage:
-    """Return the decisions of the last `seconds`. The brokers are not asked: only dry runs have read the retention."""
+    """Return the decisions of the last `seconds`, or of the range of an incident bundle.
+
+    The brokers are not asked: only dry runs have read the retention.
+    """
+    since, until = now - seconds, now
+    if facts := incident_of(store):
+        since, until, now = facts["since"], facts["until"], facts["exported_at"]
     with store.borrow(limit=READ_LIMIT):
-        topics, known = decisions(store, now, since=now - seconds), checked_retentions(store)
+        topics, known = decisions(store, now, since=since, until=until), checked_retentions(store)
     return DecisionsPage(now, topics, {one.topic: probe_time(one, known, now) for one in topics})
 
 

@@ -56,8 +56,8 @@ def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> None:
 
 
 def decided(requests: Sequence[ApprovalRequest]) -> None:
-    """Draw the requests that are not pending."""
-    found = [one for one in requests if one.state != "pending"]
+    """Draw the requests that can no longer be decided. In an incident bundle, expired ones stay pending."""
+    found = [one for one in requests if one.state != "pending" or one.expired(time.time())]
     if not found:
         return
     common.heading("Requests")

@@ -13,6 +13,7 @@ from producer_core.dashboard import queries, wording
 from producer_core.dashboard.components.live_table import Cell, Column, TablePart, TableRow, live_table
 from producer_core.dashboard.queries.replays import where_of
 from producer_core.dashboard.views import common, header
+from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dashboard.wording.dry_run import topics as topic_rows
 from producer_core.dashboard.wording.replay_states import state_words
@@ -44,6 +45,8 @@ def state(row: queries.ReplayRow, now: float) -> tuple[str, str]:
     tone, _ = replay_wording.replay_status(
         operation, owner=row.owner, runners=row.runners, now=now, blocked_by=row.blocked_by
     )
+    if operation.state == "ready" and row.request is not None and row.request.is_open:
+        return tone, approval_wording.words(row.request)
     return tone, state_words(operation, now=now, runners=row.runners, queued=row.blocked_by is not None)
 
 

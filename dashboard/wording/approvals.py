@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from producer_core._internal.masking import mask_text
-from producer_core._internal.plural import plural
 from producer_core.dashboard.wording.time import age
 from producer_core.dlq.approvals.requests import ApprovalRequest, summary
 
@@ -12,7 +11,7 @@ ASKS = "Asks for approval: nothing is sent before another person approves. {rule
 ASK_AGAIN = "Ask with changed choices"
 WITHDRAW_HINT = "Another person decides it. Approvers: {approvers}."
 NO_ROLE = "An approver decides it. Approvers: {approvers}."
-START_HINT = "Its approval can be used once, for exactly this replay."
+START_HINT = "The replay can be started once, exactly as requested."
 
 
 def ask_label(records: int) -> str:
@@ -28,7 +27,7 @@ def choices(request: ApprovalRequest) -> str:
     """Return the choices that an approval covers."""
     given = request.choices
     parts = [
-        f"newer records: {given['newer'] or 'auto'}",
+        f"Newer records: {given['newer'] or 'auto'}",
         f"inconclusive: {given['inconclusive'] or 'keep'}",
         "no rate limit" if given["rate"] is None else f"at most {given['rate']:g} records per second",
         f"canary: {given['canary'] or 0:,}",
@@ -39,7 +38,7 @@ def choices(request: ApprovalRequest) -> str:
 
 def requested(request: ApprovalRequest, now: float) -> str:
     """Return the requester, the age and the expiry of a request."""
-    reason = f" Reason: {mask_text(request.reason)}" if request.reason else ""
+    reason = _reason(request.reason)
     return (
         f"Requested by {request.who} ({request.origin}) {age(now - request.requested_at)} ago; expires in "
         f"{age(max(request.expires_at - now, 0))}.{reason}"
@@ -48,7 +47,7 @@ def requested(request: ApprovalRequest, now: float) -> str:
 
 def status(request: ApprovalRequest, now: float) -> tuple[str, str]:
     """Return the tone and the state of a request as a sentence."""
-    reason = f" Reason: {mask_text(request.decision)}" if request.decision else ""
+    reason = _reason(request.decision)
     if request.is_open and request.expired(now):
         return "warning", "The request expired. Ask again."
     match request.state:
@@ -66,5 +65,10 @@ def status(request: ApprovalRequest, now: float) -> tuple[str, str]:
     return "quiet", f"The request is {request.state}."
 
 
-def waiting(number: int) -> str:
-    return f"{plural(number, 'request waits', 'requests wait')} for approval."
+def words(request: ApprovalRequest) -> str:
+    """Return the state of an open request in two words at most."""
+    return "Awaiting approval" if request.state == "pending" else "Approved"
+
+
+def _reason(given: str | None) -> str:
+    return f" Reason: {mask_text(given).rstrip('.')}." if given else ""

@@ -9,37 +9,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producer_core._internal.decision_objective import (
-    AHEAD,
-    PERIOD,
-    DecisionObjective,
-    as_parameters,
-    objective_for,
-    objectives_of,
-)
+from producer_core.alerts import decision_rows
 from producer_core.alerts.alert_state import Silence
 from producer_core.alerts.conditions import DAY, HOUR, Section
 from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.snapshot import (
     DeadLetterCounts,
-    DecisionCounts,
     ProducerState,
-    ReturnedCause,
     SnapshotNeeds,
     StoreSnapshot,
     WaitingRequest,
     WindowSums,
     Writer,
 )
-from producer_core.errors import ConfigError, StoreError
-from producer_core.events import SAFE_VERDICTS
+from producer_core.errors import StoreError
 
 if TYPE_CHECKING:
+    from producer_core._internal.decision_objective import DecisionObjective
     from producer_core.store import Store
 
 Row = dict[str, Any]
-
-_COUNTED = ("evaluated", "missed", "missed_lately", "overdue", "due", "next_at")
 
 _COST_FACTOR = 50.0
 """A query is not repeated for fifty times its duration, so it uses at most 2% of the time."""
@@ -63,7 +52,7 @@ class SnapshotReader:
             producers = self._store.rows("alerts_producers", since=now - 2 * DAY, closed_since=now - HOUR)
             silences = self._store.rows("silences", now=now)
             failing_routes = self._store.rows("alerts_failing_routes")
-            objectives = _objectives(self._store) if needs.decisions else {}
+            objectives = decision_rows.objectives(self._store) if needs.decisions else {}
             removed = self._removed(now)
             requests = self._store.rows("alerts_requests", now=now)
         self._heartbeats.forget_all_but(row["producer_id"] for row in producers)
@@ -98,8 +87,8 @@ class SnapshotReader:
             latencies=dict(zip(acknowledging, map(_histograms, latencies), strict=True)),
             producers=tuple(_producer_state(row, self._heartbeats.silent(row, now)) for row in producers),
             dead_letters=_dead_letters(pending, dict(zip(growing, new, strict=True))),
-            decisions=tuple(_decisions(decided, objectives)),
-            returned=tuple(_returned(causes)),
+            decisions=tuple(decision_rows.decisions(decided, objectives)),
+            returned=tuple(decision_rows.returned(causes)),
             failing_routes={
                 row["name"]: (row["failing_since"], row["answer"] or "the receiver is not responding")
                 for row in failing_routes
@@ -231,34 +220,10 @@ def _new_dead_letter_queries(
     ]
 
 
-def _objectives(store: Store) -> Mapping[str, DecisionObjective]:
-    """Return the objectives; none if another version wrote them in a form that this one does not know."""
-    try:
-        return objectives_of(store.settings())
-    except ConfigError:
-        return {}
-
-
 def _decision_query(
     objectives: Mapping[str, DecisionObjective], now: float, removed: Sequence[str]
 ) -> _CachedQuery:
-    parameters = {
-        "now": now,
-        "since": now - PERIOD,
-        "until": now,
-        "ahead": AHEAD,
-        "safe": sorted(SAFE_VERDICTS),
-        "removed": removed,
-        **as_parameters(objectives),
-    }
-    return _CachedQuery("decision_report", (), 5.0, parameters)
-
-
-def _decisions(rows: Iterable[Row], objectives: Mapping[str, DecisionObjective]) -> Iterable[DecisionCounts]:
-    for row in rows:
-        if (objective := objective_for(objectives, row["topic"])) is not None:
-            counts = {name: row[name] for name in _COUNTED}
-            yield DecisionCounts(row["topic"], objective, **counts)
+    return _CachedQuery("decision_report", (), 5.0, decision_rows.parameters(objectives, now, removed))
 
 
 def _sums(windows: Iterable[float], rows: Iterable[Row]) -> dict[float, dict[Writer, WindowSums]]:
@@ -285,21 +250,6 @@ def _dead_letters(rows: Iterable[Row], new: Mapping[float, list[Row]]) -> dict[s
         row["topic"]: DeadLetterCounts(row["count"], row["oldest"], by_topic.get(row["topic"], {}))
         for row in rows
     }
-
-
-def _returned(rows: Iterable[Row]) -> Iterable[ReturnedCause]:
-    for row in rows:
-        if row["ended_at"] is None and row["back_at"] is not None:
-            yield ReturnedCause(
-                fingerprint=row["fingerprint"],
-                code=row["code"],
-                topic=row["topics"][0],
-                version=row["back_in"] or "",
-                back_at=row["back_at"],
-                resolved_at=row["resolved_at"],
-                resolved_by=row["who"],
-                pending=row["pending"],
-            )
 
 
 def _producer_state(row: Row, silent: float) -> ProducerState:

@@ -288,4 +288,5 @@ def _merged(earlier: DeadLetter | None, dead_letter: DeadLetter) -> DeadLetter:
         replay_count=max(earlier.replay_count, dead_letter.replay_count),
         quarantined=earlier.quarantined or dead_letter.quarantined,
         application=earlier.application or dead_letter.application,
+        application_version=dead_letter.application_version or earlier.application_version,
     )

@@ -41,6 +41,7 @@ def removed_clusters(store: Store, now: float) -> tuple[str, ...]:
     of the cluster is seen again.
     """
     with store.borrow():
+        now = _as_of(store, now)
         ended = store.rows("embedded_clusters_ended", prefix=EMBEDDED, alive_since=now - EMBEDDED_ENDED_AFTER)
         gone = {row["cluster_id"] for row in ended}
         if marks := _marked(store):
@@ -52,6 +53,7 @@ def removed_clusters(store: Store, now: float) -> tuple[str, ...]:
 def cluster_states(store: Store, now: float) -> tuple[ClusterState, ...]:
     """Return the clusters of a store, those with the most pending dead letters first."""
     with store.borrow():
+        now = _as_of(store, now)
         rows = store.rows("cluster_states", alive_since=now - EMBEDDED_ENDED_AFTER)
         marked, removed = _marked(store), removed_clusters(store, now)
     return tuple(
@@ -94,6 +96,11 @@ def _check_removable(known: ClusterState | None, cluster_id: str) -> None:
         )
     if known.running:
         raise ConfigError(f"A producer of the cluster {cluster_id} is running, so the cluster exists.")
+
+
+def _as_of(store: Store, now: float) -> float:
+    """Return the time of the export for the store of an incident bundle, whose producers send no more heartbeats."""
+    return float(store.get_setting("incident")["exported_at"]) if store.is_incident else now
 
 
 def _marked(store: Store) -> dict[str, float]:

@@ -58,13 +58,13 @@ def _write(connection: duckdb.DuckDBPyConnection, archive: BundleArchive) -> Non
 
 
 def _is_valid_setting(setting: Mapping[str, Any]) -> bool:
-    """Whether a setting limits the retention or the number of dead letters. Other ones, such as addresses, are ignored."""
+    """Whether a setting is one of a bundle. Other ones, such as addresses, are ignored."""
     name = setting.get("name", "")
     try:
         setting_values.check({name: orjson.loads(setting.get("value", ""))})
     except (ConfigError, ValueError):
         return False
-    return name in (*setting_values.KEPT, *setting_values.BOUNDS)
+    return name in rows.SETTINGS
 
 
 def _quoted(names: Sequence[str]) -> list[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import orjson
 
+from producer_core._internal.decision_objective import SETTING as OBJECTIVES
+from producer_core._internal.decision_objective import DecisionObjective, objectives_of
 from producer_core.diagnostics.incident import rows
 from producer_core.diagnostics.incident.masks import Masks, short_ids
 from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
@@ -18,19 +21,24 @@ from producer_core.diagnostics.incident.table_lines import header_line, row_line
 from producer_core.diagnostics.incident.window import IncidentWindow
 from producer_core.dlq.files.selection import SLICE, SLICE_BYTES
 from producer_core.dlq.lookup import fetch_rows
+from producer_core.errors import ConfigError
 from producer_core.store import file_errors
 from producer_core.store.duckdb_instance import create_instance
 
 _ROWS = 1000
 """Rows that are fetched together."""
-_BODIES = "dead_letter_bodies"
+_FEW_ROWS = 20
+_BODIES, _REVISIONS = "dead_letter_bodies", "dead_letter_revisions"
 _SIZES = (
     f"SELECT message_id, coalesce(value_size, 0) FROM whole.dead_letters WHERE {rows.ROWS['dead_letters']}"
 )
 _ERRORS = (
     f"SELECT DISTINCT fingerprint, code, error_text FROM whole.dead_letters WHERE {rows.ROWS['dead_letters']}"
 )
-_FINGERPRINTS = "SELECT DISTINCT fingerprint FROM whole.dead_letter_counts"
+_FINGERPRINTS = """
+SELECT DISTINCT fingerprint FROM whole.dead_letter_counts UNION SELECT fingerprint FROM whole.cause_resolutions"""
+_REQUESTS = "SELECT request_id FROM whole.replay_requests"
+_OBJECTIVES = f"SELECT value FROM whole.settings WHERE name = '{OBJECTIVES}'"
 _ALERTS = "SELECT alert_id, rule, subject, started_at FROM whole.alerts"
 _HOSTS = """
 SELECT host FROM whole.producers UNION SELECT host FROM whole.pipeline_jobs
@@ -51,6 +59,11 @@ class Excerpt:
             "since": float(window.since),
             "until": float(window.until),
         }
+        connection.execute("CREATE TABLE work.incident_objectives (topic VARCHAR, allowed DOUBLE)")
+        for topic, objective in self._objectives().items():
+            connection.execute(
+                "INSERT INTO work.incident_objectives VALUES (?, ?)", [topic, objective.within]
+            )
         connection.execute(
             f"CREATE TABLE work.incident_letters AS {rows.DEAD_LETTERS.format(**self._bounds)}"
         )
@@ -62,6 +75,7 @@ class Excerpt:
         for (known,) in self._read(_FINGERPRINTS):
             ids.replaced(known)
         ids.keep(host for (host,) in self._read(_HOSTS))
+        ids.keep(request_id for (request_id,) in self._read(_REQUESTS))
         ids.add_alerts((known, rule, subject, at) for known, rule, subject, at in self._read(_ALERTS))
         for table in _FILTERED:
             for (selection,) in self._read(f"SELECT DISTINCT selection FROM ({_query(table)})"):
@@ -77,8 +91,15 @@ class Excerpt:
             if first is not None:
                 yield table, _lines(table, itertools.chain((first,), found), masks)
 
+    def _objectives(self) -> Mapping[str, DecisionObjective]:
+        """Return the decision objectives of the store by topic; none if another version wrote other ones."""
+        for (value,) in self._read(_OBJECTIVES):
+            with contextlib.suppress(ConfigError, ValueError):
+                return objectives_of({OBJECTIVES: orjson.loads(value)})
+        return {}
+
     def _rows(self, table: str) -> Iterator[Row]:
-        yield from self._read(_query(table))
+        yield from self._read(_query(table), _FEW_ROWS if table == _REVISIONS else _ROWS)
         if table in rows.EARLIER:
             yield from self._read(f"SELECT {_names(table)} FROM ({rows.EARLIER[table]})")
 
@@ -95,11 +116,11 @@ class Excerpt:
                 ids, size = [], 0
         yield from fetch_rows(self._connection, _BODIES, names, ids)
 
-    def _read(self, sql: str) -> Iterator[Row]:
-        """Yield the rows of a query. The connection can run others at the same time."""
+    def _read(self, sql: str, number: int = _ROWS) -> Iterator[Row]:
+        """Yield the rows of a query, fetched by this number. The connection can run others at the same time."""
         with contextlib.closing(self._connection.cursor()) as reader:
             reader.execute(sql.format(**self._bounds))
-            while found := reader.fetchmany(_ROWS):
+            while found := reader.fetchmany(number):
                 yield from found
 
 
@@ -120,7 +141,8 @@ def opened(whole: Path, window: IncidentWindow) -> Iterator[Excerpt]:
 
 
 def _query(table: str) -> str:
-    return f'SELECT {_names(table)} FROM whole."{table}" WHERE {rows.ROWS[table]}'
+    source = rows.SOURCES.get(table, f'whole."{table}"')
+    return f"SELECT {_names(table)} FROM {source} WHERE {rows.ROWS[table]}"
 
 
 def _names(table: str) -> str:

@@ -21,11 +21,11 @@ from producer_core.diagnostics.incident.archive_writer import ArchiveWriter, fil
 from producer_core.diagnostics.incident.build_store import build_store
 from producer_core.diagnostics.incident.manifest import TABLES, BundleManifest
 from producer_core.diagnostics.incident.raw_dead_letters import RawDeadLetters
+from producer_core.diagnostics.incident.rows import SETTINGS
 from producer_core.diagnostics.incident.window import IncidentWindow
 from producer_core.dlq.files.atomic_file import already_exists, atomic_file, transfer_errors
 from producer_core.errors import StoreError, TransferError
 from producer_core.store import Store, file_errors
-from producer_core.store.setting_values import BOUNDS, KEPT
 
 if TYPE_CHECKING:
     from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -218,7 +218,7 @@ def _settings(store: Store) -> Mapping[str, Any]:
     names = ("producer_id", "client_id", "application", "host", "version", "delivery")
     known = store.settings()
     return {
-        "store": {name: known[name] for name in (*KEPT, *BOUNDS) if name in known},
+        "store": {name: known[name] for name in SETTINGS if name in known},
         "producers": [
             {**{name: row[name] for name in names}, "settings": _parsed(row["settings"])}
             for row in store.rows("producers")

@@ -5,12 +5,13 @@ Every text is masked, except words of a fixed set. Keys, values and headers get 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from producer_core._internal.decision_objective import EVERY_TOPIC
 from producer_core._internal.masking import (
     display_key,
     display_value,
@@ -24,7 +25,11 @@ from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
 from producer_core.diagnostics.incident.table_columns import columns
 from producer_core.dlq.codec import read_attempts, read_headers, write_attempts, write_headers
 from producer_core.dlq.filter import parse_bytes
+from producer_core.dlq.revisions.patch import Patch
+from producer_core.dlq.revisions.revision_text import displayed_patch
 from producer_core.events import Attempt
+from producer_core.store.expired_revisions import EMPTY_PATCH
+from producer_core.store.setting_values import OBJECTIVES, REMOVED_CLUSTERS
 
 WORDS = frozenset(
     {
@@ -34,13 +39,13 @@ WORDS = frozenset(
 )
 """The columns with words of a fixed set, which this product writes."""
 
-UNMASKED = frozenset({"message_id", "operation_id", "audit_id"})
+UNMASKED = frozenset({"message_id", "operation_id", "audit_id", "request_id", "replaced_id"})
 """The columns with ids of a fixed form. Only ids that are hashes are replaced in them."""
 
 NAMES = frozenset(
     {
         *("producer_id", "cluster_id", "topic", "client_id", "application", "host", "address", "subject"),
-        *("code", "name", "route"),
+        *("code", "name", "route", "application_version", "fixed_in", "old_versions", "back_in"),
     }
 )
 """The columns with names, which may contain a long hexadecimal number that is not a hash of a masked value."""
@@ -51,7 +56,21 @@ SHORT_IDS = frozenset({"fingerprint", "alert_id"})
 SELECTIONS = frozenset({"selection"})
 """The columns with the filters that operators chose, as JSON."""
 
-BYTES = frozenset({("dead_letters", "key"), ("dead_letter_bodies", "value")})
+HASHES = frozenset({("replay_requests", "plan_hash"), ("replay_requests", "content_hash")})
+"""The columns with hashes of contents."""
+
+IDENTITIES = frozenset({("replay_requests", "identity"), ("replay_requests", "decided_identity")})
+"""The columns with all names of a person. One of them is the masked part of an e-mail address."""
+
+FREE_TEXTS = frozenset({("replay_requests", "rule")})
+"""The columns with free texts in spite of their name."""
+
+BYTES = frozenset(
+    {
+        *(("dead_letters", "key"), ("dead_letter_bodies", "value")),
+        *(("dead_letter_revisions", "key"), ("dead_letter_revisions", "value")),
+    }
+)
 """The columns with bytes of messages."""
 
 _TERMS = ("body", "text", "sha256")
@@ -83,7 +102,10 @@ class Masks:
             yield from (self.body(*row) for row in rows)
             return
         names = [column.name for column in columns()[table]]
-        steps = [self._step(column.name, column.type) for column in columns()[table]]
+        if table == "settings":
+            yield from (self._setting(dict(zip(names, row, strict=True))) for row in rows)
+            return
+        steps = [self._step(table, column.name, column.type) for column in columns()[table]]
         place = [names.index(name) for name in _PLACE] if table == "dead_letters" else []
         key = names.index("key") if place else 0
         for row in rows:
@@ -109,9 +131,8 @@ class Masks:
             ]
         except (ValueError, TypeError):
             return message_id, HIDDEN.encode(), "[]", timestamp_ms, "[]"
-        masked = None if value is None else _as_bytes(display_value(value))
-        named = tuple((name, _as_bytes(self._header(name, item))) for name, item in shown)
-        return message_id, masked, write_headers(named), timestamp_ms, write_attempts(failed)
+        named = write_headers(tuple((name, _as_bytes(self._header(name, item))) for name, item in shown))
+        return message_id, masked_value(value), named, timestamp_ms, write_attempts(failed)
 
     def text(self, text: str) -> str:
         """Return a text with its secrets and hashes replaced."""
@@ -124,14 +145,29 @@ class Masks:
         except orjson.JSONDecodeError:
             return self._text(text)
 
-    def _step(self, name: str, type_: str) -> Mask | None:
+    def _step(self, table: str, name: str, type_: str) -> Mask | None:
         """Return the function for the values of a column."""
+        place = table, name
+        if place in HASHES:
+            return lambda value: ""
+        if place in FREE_TEXTS:
+            return self._text
+        if place in IDENTITIES:
+            return self._identity
+        if place in (("dead_letter_revisions", "patch"), ("dead_letter_revisions", "headers")):
+            return self._patch if name == "patch" else self._headers
+        if place == ("replay_requests", "effect"):
+            return self._effect
+        if place == ("dead_letter_revisions", "value"):
+            return masked_value
         if name == "key_mark":  # a small hash of the key: all keys could be tried
             return lambda value: None
         if name in SHORT_IDS:
             return self._ids.replaced
         if type_ == "BLOB":
             return masked_key
+        if type_ == "VARCHAR[]":
+            return lambda names: [self._name(one) for one in names]
         if type_ != "VARCHAR" or name in WORDS:
             return None
         if name in UNMASKED:
@@ -160,6 +196,56 @@ class Masks:
             return self._ids.replaced(item)
         return self._name(item) if name in _NAMES else self._text(item)
 
+    def _setting(self, row: Mapping[str, Any]) -> Sequence[Any]:
+        """Return a row of `settings`. Names of topics and clusters in it are those of the other tables."""
+        value = row["value"]
+        if row["name"] in (OBJECTIVES, REMOVED_CLUSTERS):
+            value = self._by_name(value)
+        return [*(row | {"value": value}).values()]
+
+    def _by_name(self, text: str) -> str:
+        found = _parsed(text)
+        if not isinstance(found, dict):
+            return "{}"
+        return orjson.dumps(
+            {
+                name if name == EVERY_TOPIC else self._name(name): _numbers(item)
+                for name, item in found.items()
+            }
+        ).decode()
+
+    def _identity(self, text: str) -> str:
+        found = _parsed(text)
+        name = found.get("text") if isinstance(found, dict) else None
+        shown = self._text(name) if isinstance(name, str) else HIDDEN
+        return orjson.dumps({"text": shown, "names": [], "persons": [], "groups": []}).decode()
+
+    def _effect(self, text: str) -> str:
+        found = _parsed(text)
+        if not isinstance(found, dict) or not isinstance(topics := found.get("topics"), dict):
+            return '{"topics":{},"choices":{}}'
+        shown = {self._name(topic): _numbers(count) for topic, count in topics.items()}
+        return orjson.dumps({"topics": shown, "choices": self._part("", found.get("choices") or {})}).decode()
+
+    def _patch(self, text: str) -> str:
+        """Return a patch whose description is that of the original patch, which is masked."""
+        try:
+            shown = displayed_patch(Patch.from_json(text))
+        except (ValueError, TypeError, KeyError):
+            return EMPTY_PATCH
+        headers = tuple((name, _as_bytes(self._header(name, item))) for name, item in shown.headers)
+        return Patch(
+            tuple(shown.operations), headers, shown.unset_headers,
+            None if shown.key is None else shown.key.encode(), shown.schema_id,
+        ).to_json()  # fmt: skip
+
+    def _headers(self, text: str) -> str:
+        try:
+            shown = mask_headers(read_headers(text))
+        except (ValueError, TypeError):
+            return "[]"
+        return write_headers(tuple((name, _as_bytes(self._header(name, item))) for name, item in shown))
+
     def _header(self, name: str, shown: Any) -> Any:
         """Return the displayed value of a header, which may be the id of a message or the fingerprint of an error."""
         if not isinstance(shown, str):
@@ -183,6 +269,11 @@ def short_ids(selection: str) -> Iterator[str]:
             parts += part
 
 
+def masked_value(value: bytes | None) -> bytes | None:
+    """Return a value in its displayed form."""
+    return None if value is None else _as_bytes(display_value(value))
+
+
 def masked_key(key: bytes) -> bytes:
     """Return a key in its displayed form."""
     return (display_key(key) or "").encode()
@@ -199,6 +290,24 @@ def _as_bytes(shown: Any) -> bytes | None:
     if shown is None:
         return None
     return shown.encode() if isinstance(shown, str) and not _is_json(shown) else orjson.dumps(shown)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _numbers(item: Any) -> Any:
+    """Return the numbers of a setting or of a count; nothing else is in them."""
+    if isinstance(item, dict):
+        return {name: one for name, one in item.items() if name in ("percent", "within") and _is_number(one)}
+    return item if _is_number(item) else 0
+
+
+def _is_number(item: Any) -> bool:
+    return isinstance(item, int | float) and not isinstance(item, bool)
 
 
 def _is_json(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core import __version__
 from producer_core._internal.html import LISTED, page
-from producer_core.diagnostics.incident import chart
+from producer_core.diagnostics.incident import chart, decisions_page
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import failure_of
 from producer_core.metrics.histogram import quantiles
@@ -40,6 +40,7 @@ def render(
         sections = [
             *_delivery(store, window),
             _dead_letters(store, window),
+            *decisions_page.sections(store, window),
             *_events(store),
             _producers(store),
             _actions(store),

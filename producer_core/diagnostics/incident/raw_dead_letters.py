@@ -19,6 +19,8 @@ _IDS = 1000
 _TIMEOUT = 60.0
 _RUNNING = "SELECT count(*) FROM operations WHERE state = 'running'"
 _SIZE = "SELECT coalesce(sum(value_size), 0) + 1000 * count(*) FROM dead_letters WHERE {where}"
+_REVISIONS = """
+SELECT coalesce(sum(coalesce(octet_length(value), 0)), 0) + 1000 * count(*) FROM dead_letter_revisions"""
 _MATCHES = "SELECT message_id FROM dead_letters WHERE {where} ORDER BY message_id"
 
 
@@ -41,6 +43,7 @@ class RawDeadLetters:
             condition, parameters = self.where.where()
             with copy.borrow(limit=_TIMEOUT) as connection:
                 size = connection.execute(_SIZE.format(where=condition), parameters).fetchall()[0][0]
+                size += connection.execute(_REVISIONS).fetchall()[0][0]
                 found = connection.execute(_MATCHES.format(where=condition), parameters).fetchall()
             self._ids = [message_id for (message_id,) in found]
             work.ensure_free(size)

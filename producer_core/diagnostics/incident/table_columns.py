@@ -11,9 +11,14 @@ from functools import cache
 from typing import Any
 
 import duckdb
+import orjson
 
+from producer_core._internal.identity import Identity
 from producer_core.diagnostics.incident.rows import ROWS
 from producer_core.dlq.codec import read_attempts, read_headers
+from producer_core.dlq.revisions.json_patch import steps_of
+from producer_core.dlq.revisions.patch import Patch
+from producer_core.store.expired_revisions import EMPTY_PATCH
 from producer_core.store.migrate import migrate
 
 MAX_NUMBER, MAX_TIME = 1e15, 6.2e10
@@ -78,17 +83,59 @@ def are_attempts(text: str) -> bool:
     )
 
 
-FORMS: Mapping[tuple[str, str], Callable[[str], bool]] = {
-    ("dead_letter_bodies", "headers"): are_headers,
-    ("dead_letter_bodies", "attempts"): are_attempts,
+def is_patch(text: str) -> bool:
+    """Whether a text is the patch of a revision, and each of its paths is one."""
+    try:
+        for operation in Patch.from_json(text).value:
+            steps_of(operation["path"])
+            if operation["op"] != "remove" and "value" not in operation:
+                return False
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def is_effect(text: str) -> bool:
+    """Whether a text has the records of a request by topic, and its choices."""
+    try:
+        found = orjson.loads(text)
+        topics, choices = found["topics"], found["choices"]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return (
+        isinstance(choices, dict)
+        and isinstance(topics, dict)
+        and all(type(n) is int for n in topics.values())
+    )
+
+
+def is_identity(text: str) -> bool:
+    """Whether a text has the names of a person."""
+    try:
+        found = Identity.from_json(text)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
+    return all(isinstance(name, str) for name in found.groups)
+
+
+NO_IDENTITY = '{"text":"","names":[],"persons":[],"groups":[]}'
+
+FORMS: Mapping[tuple[str, str], tuple[Callable[[str], bool], str]] = {
+    ("dead_letter_bodies", "headers"): (are_headers, "[]"),
+    ("dead_letter_bodies", "attempts"): (are_attempts, "[]"),
+    ("dead_letter_revisions", "headers"): (are_headers, "[]"),
+    ("dead_letter_revisions", "patch"): (is_patch, EMPTY_PATCH),
+    ("replay_requests", "effect"): (is_effect, '{"topics":{},"choices":{}}'),
+    ("replay_requests", "identity"): (is_identity, NO_IDENTITY),
+    ("replay_requests", "decided_identity"): (is_identity, NO_IDENTITY),
 }
-"""The columns whose texts have a form without which no page can show a dead letter."""
+"""The columns whose texts have a form without which no page can show the row, and the text instead of another one."""
 
 
 def _column(table: str, name: str, type_: str, nullable: bool, has_default: bool) -> Column:
     bound = MAX_TIME if name.endswith("_at") or name in _TIMES else MAX_NUMBER if type_ == "DOUBLE" else None
     form = FORMS.get((table, name))
-    read = _formed(form) if form else _READ[type_]
+    read = _formed(form[0]) if form else _READ[type_]
     return Column(name, type_, nullable, has_default, bound, _bounded(read, bound) if bound else read)
 
 
@@ -129,6 +176,12 @@ def _text(value: Any) -> str:
     return value
 
 
+def _texts(value: Any) -> list[str]:
+    if type(value) is not list:
+        raise ValueError("is not a list of texts")
+    return [_text(one) for one in value]
+
+
 def _bytes(value: Any) -> bytes:
     try:
         return b64decode(_text(value), validate=True)
@@ -153,4 +206,5 @@ _READ: Mapping[str, Read] = {
     "BOOLEAN": _flag,
     "VARCHAR": _text,
     "BLOB": _bytes,
+    "VARCHAR[]": _texts,
 }

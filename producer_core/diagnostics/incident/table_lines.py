@@ -75,9 +75,9 @@ def _cell(table: str, column: Column, value: Any, longest_text: int, longest_blo
             return type(value)(math.copysign(column.bound, value))
         case str():
             form = FORMS.get((table, column.name))
-            if len(value) <= longest_text and (form is None or form(value)):
+            if len(value) <= longest_text and (form is None or form[0](value)):
                 return value
-            return "[]" if form else {"[": "[]", "{": "{}"}.get(value[:1], f"{value[:1000]}…")
+            return form[1] if form else {"[": "[]", "{": "{}"}.get(value[:1], f"{value[:1000]}…")
     return value
 
 

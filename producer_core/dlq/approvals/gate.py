@@ -189,7 +189,7 @@ def reason_to_ask(store: Store, start: _Start) -> str:
     )
     if records and row["records"] + records > policy.replays_above:
         return (
-            f"With the {plural(row['records'], 'record')} that {start.person} replayed within the last hour it sends "
+            f"With the {plural(row['records'], 'record')} that {start.who} replayed within the last hour it sends "
             f"{plural(row['records'] + records, 'record')}, and {limit}"
         )
     return ""

@@ -108,7 +108,7 @@ class Editor:
     def undo(self, where: DeadLetterFilter, *, who: str, origin: str) -> EditResult:
         """Undo the current revision of each matching dead letter that has one and was not sent since.
 
-        The previous revision then applies, or the original. The id of an original stands for its edit, if that is a dead
+        The previous revision then applies, or the original. The id of an original selects its edit, if that is a dead
         letter of its own. Raise NotPermitted if the approval policy lets this person only view.
         """
         only_ids = bool(where.ids) and where == DeadLetterFilter(ids=where.ids, state=where.state)

@@ -2,7 +2,8 @@
 
 -- name: cause_resolutions
 -- Each resolution, the earliest first, of one cause or of all. For the latest one that has not ended: the first failure since
--- (back_at, with its version back_in), the number of such dead letters, how many of them are pending, and their topics.
+-- (back_at, with its version back_in), the number of such dead letters, how many of them are pending, and their topics. Only an
+-- incident bundle has a back_at for it in the table, because it need not have the dead letter.
 WITH latest AS (
     SELECT fingerprint, resolved_at, fixed_in, old_versions FROM cause_resolutions
     WHERE ended_at IS NULL AND ($fingerprint IS NULL OR fingerprint = $fingerprint)
@@ -17,8 +18,9 @@ WITH latest AS (
     GROUP BY d.fingerprint
 )
 SELECT c.fingerprint, c.resolved_at, c.who, c.note, c.fixed_in, c.ended_at, c.ended_by,
-       CASE WHEN c.ended_at IS NULL THEN r.back_at ELSE c.back_at END AS back_at,
-       CASE WHEN c.ended_at IS NULL THEN r.back_in ELSE c.back_in END AS back_in,
+       CASE WHEN c.ended_at IS NULL THEN least(c.back_at, r.back_at) ELSE c.back_at END AS back_at,
+       CASE WHEN c.ended_at IS NULL AND (c.back_at IS NULL OR r.back_at < c.back_at) THEN r.back_in
+            ELSE c.back_in END AS back_in,
        CASE WHEN c.ended_at IS NULL THEN r.count ELSE 0 END AS count,
        CASE WHEN c.ended_at IS NULL THEN r.pending ELSE 0 END AS pending,
        CASE WHEN c.ended_at IS NULL THEN r.topics END AS topics,

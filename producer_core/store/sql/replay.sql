@@ -399,9 +399,9 @@ SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
 WHERE contains(outcome, $operation) ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 100);
 
 -- name: replay_acts
--- Operators' actions on replays, the latest first; the end of a replay is not one.
+-- Operators' actions on replays and on their requests, the latest first; the end of a replay is not one.
 SELECT acted_at, who, origin, host, action, selection, count, outcome FROM audit
-WHERE action LIKE 'replay%' AND action <> 'replay_end' ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 20);
+WHERE (action LIKE 'replay%' AND action <> 'replay_end' OR action LIKE 'request%') ORDER BY acted_at DESC, rowid DESC LIMIT coalesce($limit, 20);
 
 -- name: replay_orphaned_waves
 -- Operations with an open wave, whose runner is gone.

@@ -17,6 +17,7 @@ from tests.fixtures.pages import rows_of, text_of
 from tests.fixtures.replay_actions import redrawn
 from tests.fixtures.replay_pages import ALL, opened
 from tests.fixtures.replays import add_dead_letters, preflight_done
+from tests.fixtures.sign_in import fire
 
 store = replay_pages_fixtures.store
 
@@ -103,6 +104,9 @@ def test_an_approver_approves_in_the_list_and_the_requester_starts(path, store, 
     assert not page.exception
     (row,) = rows_of(page, "Requests that are not pending, latest first")
     assert row[1:] == ["approved", "3", "ada", "grace", "checked"]
+    assert ">Approved</b>" in text_of(page)
+    actions_shown = [" ".join(one[1:3]) for one in rows_of(page, "Audit of replays, latest first")]
+    assert any("grace" in one and "approved" in one for one in actions_shown), actions_shown
 
     sign_in("ada")
     page = opened(path, operation=found.operation_id)
@@ -166,6 +170,7 @@ def test_a_viewer_can_neither_start_nor_decide(path, store, sign_in):
     refused = actions.approve_request(store, found.request_id)
     assert (refused.ok, requests.get_request(store, found.request_id).state) == (False, "pending")
     assert not actions.clear(store, ALL).ok
+    assert "requires the role operator" in actions.acknowledge(store, fire(store)).text
 
 
 def test_a_page_without_sign_in_neither_asks_nor_decides(path, store, policy):

@@ -13,6 +13,8 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 
 from producer_core._internal import work_folder
+from producer_core._internal.decision_objective import DecisionObjective
+from producer_core._internal.masking import display_value, mask_headers, mask_text
 from producer_core.dashboard import queries
 from producer_core.dashboard.queries import dead_letter_list
 from producer_core.dashboard.queries.errors import errors
@@ -22,13 +24,20 @@ from producer_core.dashboard.wording import CUSTOM
 from producer_core.diagnostics.doctor.finding import DoctorFinding
 from producer_core.diagnostics.incident import IncidentBundle, export_incident, exporter, table_lines
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.approvals.requests import list_requests
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.files.record import displayed, record_of
+from producer_core.dlq.objectives import decisions, set_objective
+from producer_core.dlq.revisions.editor import Editor
+from producer_core.dlq.revisions.patch import Patch
+from producer_core.dlq.revisions.revision_text import change_lines
 from producer_core.errors import ConfigError, StoreUnavailable, TransferError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.planner import plan
-from producer_core.store import Store
-from tests.fixtures import incidents
+from producer_core.store import Batch, Store
+from producer_core.store.removed_clusters import removed_clusters
+from producer_core.store.resolved_causes import cause_statuses, resolve_cause
+from tests.fixtures import incidents, pages
 from tests.unit.diagnostics.incident.conftest import WHO
 
 ANY = DeadLetterFilter(state=None)
@@ -49,6 +58,7 @@ def without_groups(value):
     if is_dataclass(value):
         changed = {field.name: without_groups(getattr(value, field.name)) for field in fields(value)}
         changed |= {"fingerprint": "-"} if "fingerprint" in changed else {}
+        changed |= {"note": mask_text(changed["note"])} if "note" in changed else {}
         return type(value).__name__, changed
     if isinstance(value, tuple | list):
         return [without_groups(item) for item in value]
@@ -110,7 +120,17 @@ def test_a_bundle_has_alerts_and_actions_of_its_range_only(opened):
         ("payments", "ann@host"),
     ]
     assert {row["action"] for row in opened.store.rows("audit_latest")} == {
-        *("acknowledge", "archive", "export", "import")
+        *(
+            "acknowledge",
+            "archive",
+            "export",
+            "import",
+            "edit",
+            "request",
+            "request_approve",
+            "resolve",
+            "set",
+        )
     }
 
 
@@ -128,8 +148,12 @@ def content_of(bundle):
             for row in connection.execute(f'SELECT * FROM "{table}"').fetchall()
             for value in row
         ]
-        bodies = connection.execute("SELECT headers FROM dead_letter_bodies").fetchall()
+        bodies = connection.execute(
+            "SELECT headers FROM dead_letter_bodies UNION ALL SELECT headers FROM dead_letter_revisions"
+        ).fetchall()
+        patches = connection.execute("SELECT patch FROM dead_letter_revisions").fetchall()
     values += [part for (headers,) in bodies for pair in read_headers(headers) for part in pair]
+    values += [part for (patch,) in patches for pair in Patch.from_json(patch).set_headers for part in pair]
     texts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
     return b"\0".join([bundle.path.read_bytes(), *files, *texts])
 
@@ -140,6 +164,114 @@ def test_no_masked_value_and_no_hash_of_one_is_in_a_masked_bundle(opened):
     for secret in incidents.SECRETS:
         assert secret.encode() not in content, secret
         assert not [one for one in incidents.hashes_of(secret) if one in content], secret
+
+
+def test_no_name_of_a_person_whose_address_is_masked_and_no_hash_of_a_request_is_in_a_masked_bundle(opened):
+    content = content_of(opened)
+    for one in (incidents.REQUESTER_NAME, incidents.PLAN_HASH, incidents.CONTENT_HASH):
+        assert one.encode() not in content, one
+
+
+def test_the_edits_of_a_bundle_are_described_as_on_the_live_page(store, opened):
+    edited = incidents.message_id(incidents.EDITED)
+    (live,), (found,) = (Editor(one).lineage(edited).revisions for one in (store, opened.store))
+    assert change_lines(live.patch) == change_lines(found.patch)
+    assert 'password → "***"' in change_lines(found.patch)
+    assert (found.number, found.made_at, found.who) == (live.number, live.made_at, "e***@invariant.example")
+    assert display_value(found.value) == display_value(live.value)
+    assert mask_headers(found.headers) == mask_headers(live.headers)
+    assert found.reason == "Asked by b***@roulette.example"
+
+
+def test_the_drafts_and_the_policy_of_a_store_are_not_in_a_raw_bundle(raw):
+    with zipfile.ZipFile(raw) as archive:
+        names = archive.namelist()
+    assert "tables/dead_letter_revisions.jsonl" in names
+    assert not {
+        f"tables/{table}.jsonl" for table in ("edit_drafts", "approval_policies", "replay_starts")
+    } & {*names}
+
+
+def test_the_requests_of_a_bundle_have_their_life(store, opened):
+    (live,), (found,) = (list_requests(one) for one in (store, opened.store))
+    names = (
+        "request_id",
+        "operation_id",
+        "state",
+        "records",
+        "by_topic",
+        "choices",
+        "requested_at",
+        "decided_at",
+    )
+    assert [getattr(found, name) for name in names] == [getattr(live, name) for name in names]
+    assert (found.who, found.decided_by) == ("e***@invariant.example", "grace")
+    assert found.approver == "grace" and found.decision == "checked with b***@roulette.example"
+    audited = [row for row in opened.store.rows("audit_latest") if row["action"] == "request"]
+    assert f"[request {found.request_id}]" in audited[0]["outcome"]
+
+
+def test_a_resolved_cause_of_a_bundle_is_back_since_the_same_failure(store, opened):
+    (live,), (found,) = (cause_statuses(one).values() for one in (store, opened.store))
+    assert live.is_back and (found.present.back_at, found.count) == (live.present.back_at, live.count)
+    assert found.fingerprint in {
+        group.fingerprint for group in DeadLetters(opened.store).groups(ANY, limit=10)
+    }
+
+
+def test_a_cause_that_came_back_before_the_range_is_back_since_then(store, window, tmp_path):
+    """The first failure is in no row of the bundle."""
+    early, late = window.since - 50_000, window.since + 300
+    failed = [
+        incidents.dead_letter(number, failed_at=at, code="EARLY", application_version=version)
+        for number, at, version in ((50, early - 10, "1"), (51, early, "2"), (52, late, "3"))
+    ]
+    DeadLetters(store).add(failed)
+    cause = failed[0].fingerprint
+    resolve_cause(store, cause, now=early - 5, **WHO)
+    export_incident(store, tmp_path / "a.zip", window, **WHO)
+    with IncidentBundle(tmp_path / "a.zip") as bundle:
+        found = cause_statuses(bundle.store)[cause].present
+    assert (found.back_at, found.back_in) == (early, "2")
+
+
+def test_the_time_to_decision_of_a_bundle_is_that_of_the_live_page(store, window, tmp_path):
+    """A dead letter whose deadline is in the range failed long before it."""
+    within = 86_400.0
+    set_objective(store, "refunds", DecisionObjective(90, within), **WHO)
+    early = incidents.dead_letter(60, failed_at=window.since - within + 100, topic="refunds")
+    DeadLetters(store).add([early])
+    export_incident(store, tmp_path / "a.zip", window, **WHO)
+    span = {"since": window.since, "until": window.until}
+    with IncidentBundle(tmp_path / "a.zip") as bundle:
+        found = decisions(bundle.store, window.until, **span)
+    assert found == decisions(store, window.until, **span)
+    assert [(one.topic, one.evaluated, one.missed) for one in found] == [
+        ("payments", 15, 12),
+        ("refunds", 1, 1),
+    ]
+
+
+def test_objectives_name_masked_topics_as_the_other_tables_do(store, window, tmp_path, monkeypatch):
+    rules = tmp_path / "masking.toml"
+    rules.write_text("patterns = ['payments|orders']")
+    monkeypatch.setenv("PRODUCER_CORE_MASKING", str(rules))
+    export_incident(store, tmp_path / "a.zip", window, **WHO)
+    with IncidentBundle(tmp_path / "a.zip") as bundle:
+        (found,) = decisions(bundle.store, window.until, since=window.since, until=window.until)
+        (request,) = list_requests(bundle.store)
+    assert found.topic.startswith("***") and found.objective == DecisionObjective(95, 2400.0)
+    assert request.by_topic == {found.topic: 3}
+
+
+def test_clusters_of_a_bundle_are_those_of_its_export(store, window, tmp_path):
+    """The producers of an embedded broker send no heartbeats to a bundle."""
+    now = window.until
+    store.append(Batch("e", 0, (), (), (), pages.producer("e", now, cluster_id="embedded-1")))
+    DeadLetters(store).add([incidents.dead_letter(70, failed_at=now - 10, cluster_id="embedded-1")])
+    export_incident(store, tmp_path / "a.zip", window, clock=lambda: now + 5, **WHO)
+    with IncidentBundle(tmp_path / "a.zip") as bundle:
+        assert removed_clusters(store, now + 5) == removed_clusters(bundle.store, now + 1e6) == ()
 
 
 def test_no_part_of_a_secret_that_an_operator_searched_is_in_a_masked_bundle(opened):
@@ -306,6 +438,15 @@ def test_the_page_opens_without_other_files_and_has_the_figures(masked, window):
     assert "<script" not in page and "http://" not in page and "https://" not in page
     assert "default-src 'none'" in page
     for text in ("payments", "POLICY_VIOLATION", "error_rate", "ann@host", "archive", "shop"):
+        assert text in page, text
+    for text in (
+        "95% within 40 min",
+        "back since",
+        incidents.REQUEST,
+        "approved",
+        "checked with b***@",
+        "amount → 7",
+    ):
         assert text in page, text
 
 

@@ -6,14 +6,17 @@ import zipfile
 
 import pytest
 
+from producer_core.delivery.dead_letter import ReplayRecord
 from producer_core.diagnostics.incident import IncidentBundle, import_incident
 from producer_core.diagnostics.incident.import_dead_letters import describe
 from producer_core.diagnostics.incident.manifest import DEAD_LETTERS
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.revisions.revision import current, revised_records
 from producer_core.errors import StoreError, TransferError
 from producer_core.replay.planner import plan
 from producer_core.store import Store
 from tests.fixtures import incidents
+from tests.fixtures.replays import message_id
 from tests.unit.diagnostics.incident.conftest import WHO
 
 ANY = DeadLetterFilter(state=None)
@@ -57,6 +60,22 @@ def test_imported_dead_letters_can_be_replayed_after_a_probe_of_the_topic(raw, t
     assert pending.keys() == {"possibly_persisted"}
     planned = plan(other, DeadLetterFilter(), who="ann", origin="cli", can_run="c")
     assert planned.total == pending["possibly_persisted"]
+
+
+def test_a_replay_of_imported_dead_letters_sends_their_edits(raw, tmp_path):
+    other = Store.open(tmp_path / "other.duckdb")
+    imported(other, raw)
+    edited = message_id(incidents.EDITED)
+    with other.borrow() as connection:
+        found = current(connection, [edited])
+        original = DeadLetters(other).get(edited)
+        (record,) = revised_records(
+            connection, [ReplayRecord(*(getattr(original, name) for name in ReplayRecord._fields))]
+        )
+        drafts = connection.execute("SELECT count(*) FROM edit_drafts").fetchall()
+    assert found.keys() == {edited} and drafts == [(0,)]
+    assert incidents.EDITED_PASSWORD.encode() in record.value
+    assert incidents.EDITED_EMAIL in found[edited].reason
 
 
 def test_a_bundle_describes_what_an_import_reads(raw):

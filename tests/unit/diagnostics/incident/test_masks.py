@@ -12,7 +12,10 @@ from producer_core.alerts.alert_state import episode_id
 from producer_core.diagnostics.incident import masks
 from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
 from producer_core.dlq.codec import read_headers, write_headers
+from producer_core.dlq.revisions.patch import Patch
+from producer_core.dlq.revisions.revision_text import change_lines
 from producer_core.kafka.classify import fingerprint
+from producer_core.store.expired_revisions import EMPTY_PATCH
 
 MAIL = "ada@analytical.example"
 OPEN, CLOSED = "Broker: Policy violation", f"unknown customer {MAIL}"
@@ -168,6 +171,28 @@ def test_hidden_keys_are_hidden_in_filters_too(tmp_path, monkeypatch):
         "body": "***",
         "code": "C",
     }
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        Patch(({"op": "add", "path": f"/{MAIL}", "value": 7}, {"op": "remove", "path": "/a~1b/0"})),
+        Patch(({"op": "replace", "path": "", "value": {"password": "p", "n": [1, None]}},)),
+        Patch(({"op": "replace", "path": "/auth/password", "value": "p"},), key=MAIL.encode()),
+        Patch((), (("authorization", b"Bearer abc"), ("n", None), ("h", b'"12"')), (MAIL, "debug")),
+    ],
+)
+def test_a_masked_patch_is_described_as_the_original(patch):
+    masked = Patch.from_json(made()._patch(patch.to_json()))
+    assert change_lines(masked) == change_lines(patch)
+    assert MAIL not in masked.to_json() and '"p"' not in masked.to_json()
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", '{"value":[{"op":"add","path":"a"}]}'])
+def test_a_damaged_patch_or_effect_or_identity_is_hidden(text):
+    assert made()._patch(text) == EMPTY_PATCH
+    assert orjson.loads(made()._effect(text)) == {"topics": {}, "choices": {}}
+    assert orjson.loads(made()._identity(text))["text"] == "***"
 
 
 @pytest.mark.parametrize(("headers", "attempts"), [("no JSON", "[]"), ("[[1]]", "[]"), ("[]", "7")])

@@ -173,7 +173,7 @@ def test_small_replays_of_one_person_count_together(store, clock, policy):
     go(store, clock, first)
     second = checked(store, clock, selection=DeadLetterFilter(topic="orders"), limit=1)
     with pytest.raises(
-        ApprovalRequired, match="With the 2 records that ada replayed within the last hour it sends 3"
+        ApprovalRequired, match="With the 2 records that ALovelace replayed within the last hour it sends 3"
     ):
         go(store, clock, second, who=Identity("ALovelace"))
     clock.forward(gate.TOGETHER + 1)
