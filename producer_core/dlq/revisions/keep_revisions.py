@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def keep(
 
 
 def mark_records(
-    connection: duckdb.DuckDBPyConnection, current: dict[str, tuple[int | None, int]]
+    connection: duckdb.DuckDBPyConnection, current: Mapping[str, tuple[int | None, int]]
 ) -> list[str]:
     """Note the revision number and size of dead letters in the replays that have still to send them.
 
