@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from producer_core._internal.decision_objective import EVERY_TOPIC
+from producer_core._internal.decision_objective import SETTING as OBJECTIVES
 from producer_core._internal.masking import (
     display_key,
     display_value,
@@ -20,6 +21,7 @@ from producer_core._internal.masking import (
     mask_headers,
     mask_text,
 )
+from producer_core._internal.removed_clusters import SETTING as REMOVED_CLUSTERS
 from producer_core._internal.secret_patterns import HIDDEN
 from producer_core.diagnostics.incident.replaced_ids import ReplacedIds
 from producer_core.diagnostics.incident.table_columns import NO_EFFECT, columns, is_effect
@@ -29,7 +31,6 @@ from producer_core.dlq.revisions.patch import Patch
 from producer_core.dlq.revisions.revision_text import displayed_patch
 from producer_core.events import Attempt
 from producer_core.store.expired_revisions import EMPTY_PATCH
-from producer_core.store.setting_values import OBJECTIVES, REMOVED_CLUSTERS
 
 WORDS = frozenset(
     {
@@ -201,7 +202,7 @@ class Masks:
         value = row["value"]
         if row["name"] in (OBJECTIVES, REMOVED_CLUSTERS):
             value = self._by_name(value)
-        return [*(row | {"value": value}).values()]
+        return [*{**row, "value": value}.values()]
 
     def _by_name(self, text: str) -> str:
         found = _parsed(text)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from producer_core.store.setting_values import BOUNDS, KEPT, OBJECTIVES, REMOVED_CLUSTERS
+from producer_core._internal.decision_objective import SETTING as OBJECTIVES
+from producer_core._internal.removed_clusters import SETTING as REMOVED_CLUSTERS
+from producer_core.store.setting_values import BOUNDS, KEPT
 
 SETTINGS = (*KEPT, *BOUNDS, OBJECTIVES, REMOVED_CLUSTERS)
 """The settings of the store in the bundle: those that decide which figures a page has."""
