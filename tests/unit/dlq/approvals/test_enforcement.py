@@ -22,12 +22,15 @@ def place(tmp_path):
 
 def as_another_user(file, then):
     """Return the result of `then` in a child process of a user that owns none of the files."""
+    then()  # imports its modules, which the other user may not be allowed to read
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        os.setuid(65534)
-        os.write(writing, str(then()).encode())
-        os._exit(0)
+        try:
+            os.setuid(65534)
+            os.write(writing, str(then()).encode())
+        finally:
+            os._exit(0)  # an exception must not continue the test run in this process
     os.waitpid(child, 0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
