@@ -36,7 +36,8 @@ GROUP BY hour, cluster_id, topic, state, verdict, kind, code, fingerprint HAVING
 
 -- When each dead letter was decided: replayed, found on its topic, or archived. NULL while it is pending or being replayed, and
 -- again after it was restored. A purged one was decided when it was archived. Dead letters that another store had decided when
--- they were imported are left out, because the time of the decision is not known here.
+-- they were imported are left out, because the time of the decision is not known here. An edit that archives its original is no
+-- decision either: the edit, which is a dead letter of its own, is pending with the clock of the original.
 CREATE VIEW dead_letter_decisions AS
 SELECT d.message_id, d.cluster_id, d.topic, d.verdict, d.accepted_at, d.state_at,
        coalesce(d.first_failed_at, d.failed_at) AS first_failed_at,
@@ -52,4 +53,6 @@ LEFT JOIN (
           WHERE what = 'archived' AND message_id IN (SELECT message_id FROM dead_letters WHERE state = 'purged'))
     GROUP BY message_id
 ) e ON e.message_id = d.message_id
-WHERE d.state IN ('dead', 'replaying') OR e.imported_at IS NULL OR e.imported_at <> d.state_at;
+WHERE (d.state IN ('dead', 'replaying') OR e.imported_at IS NULL OR e.imported_at <> d.state_at)
+  AND d.message_id NOT IN (
+      SELECT replaced_id FROM dead_letter_revisions WHERE replaced_id IS NOT NULL AND undone_at IS NULL);
