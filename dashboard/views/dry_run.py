@@ -137,7 +137,7 @@ def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
     allowed, reason = actions.may_act()
     sent = run.total - run.skipped_newer
     ready = operation.state == "ready"
-    label = f"Replay {sent:,} now"
+    label, asked = f"Replay {sent:,} now", False
     if not _is_approved(row) and (rule := reads.approval_rule(path, operation.operation_id, actions.user())):
         asked = row.request is not None and row.request.is_open
         label = approval_wording.ASK_AGAIN if asked else approval_wording.ask_label(sent)
@@ -145,7 +145,7 @@ def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
             common.note(approval_wording.ASKS.format(rule=rule))
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            label, key="replay_confirm", type="primary", icon=":material/replay:",
+            label, key="replay_confirm", type="secondary" if asked else "primary", icon=":material/replay:",
             disabled=not (allowed and ready and sent),
             help=reason or (None if ready else "Available when the preflight is complete."),
             on_click=_confirm, args=(path, operation.operation_id),

@@ -102,7 +102,9 @@ def audits(path: Path, page: Fleet, now: float) -> None:
     common.heading("Audits")
     if not page.audits:
         common.note(audit_wording.NONE_YET)
-        st.code(audit_wording.command(str(path)), language=None, wrap_lines=True)
+        topic = header.selected_view().topic
+        command = audit_wording.command(str(path), topic) if topic else audit_wording.command(str(path))
+        st.code(command, language=None, wrap_lines=True)
         return
     rows = [_audit(last, now) for last in page.audits[:_SHOWN_TOPICS]]
     live_table(_AUDIT_COLUMNS, rows, key="fleet-audits", alt="The last audit of each topic, faults first")

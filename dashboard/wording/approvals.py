@@ -28,7 +28,7 @@ def choices(request: ApprovalRequest) -> str:
     """Return the choices that an approval covers."""
     given = request.choices
     parts = [
-        f"newer records: {given['newer'] or 'auto'}",
+        f"Newer records: {given['newer'] or 'auto'}",
         f"inconclusive: {given['inconclusive'] or 'keep'}",
         "no rate limit" if given["rate"] is None else f"at most {given['rate']:g} records per second",
         f"canary: {given['canary'] or 0:,}",

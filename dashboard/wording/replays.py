@@ -328,9 +328,14 @@ def canary(operation: Operation) -> str:
 # after the end
 
 
+def without_options(text: str) -> str:
+    """Replace the option of the commands in a stored text by the choice of the page."""
+    return text.replace("use --inconclusive send", "replay with “Send anyway”")
+
+
 def outcome(operation: Operation) -> tuple[Tone, str]:
     """Return a tone and the message that the runner stored."""
-    text = mask_text(operation.message or STATES[operation.state])
+    text = without_options(mask_text(operation.message or STATES[operation.state]))
     whole = operation.acknowledged + operation.landed == operation.total
     tones = {"done": "good" if whole else "warning", "stopped": "bad", "failed": "bad", "cancelled": "quiet"}
     return tones.get(operation.state, "quiet"), text if text.endswith(".") else f"{text}."
