@@ -69,7 +69,9 @@ class Shop:
     def send(self, topic, numbers, *, size=0):
         """Send orders, each of at least `size` bytes, without waiting for them."""
         for number in numbers:
-            signature = random.Random(number).randbytes(size // 2).hex()  # random, so that it stays large compressed
+            signature = (
+                random.Random(number).randbytes(size // 2).hex()
+            )  # random, so that it stays large compressed
             self.producer.send_message(
                 topic, {"order": number, "amount": 12.5, "signature": signature}, key=f"order-{number}"
             )
@@ -104,7 +106,20 @@ class Shop:
 
 def kcat(cluster, topic):
     """Return the values on a topic as kcat reads them with read_committed, in order."""
-    words = ["kcat", "-C", "-q", "-e", "-b", cluster.bootstrap_servers, "-t", topic, "-o", "beginning", "-f", "%s\\n"]
+    words = [
+        "kcat",
+        "-C",
+        "-q",
+        "-e",
+        "-b",
+        cluster.bootstrap_servers,
+        "-t",
+        topic,
+        "-o",
+        "beginning",
+        "-f",
+        "%s\\n",
+    ]
     done = subprocess.run(
         [*words, "-X", "isolation.level=read_committed"], capture_output=True, text=True, timeout=120, check=True
     )  # fmt: skip
@@ -158,8 +173,29 @@ class Operator:
         page.goto(address)
         sign_in(page, name)
         drawn(page)
+        self.begin()
+
+    def begin(self):
+        """Start to count and to measure the time."""
         self.clicks = self.texts = 0
-        self._started = time.monotonic()
+        self._seconds, self._resumed = 0.0, time.monotonic()
+
+    def end(self, task):
+        """Print what the task took."""
+        self.pause()
+        print(
+            f"TASK {task}, {self.page.viewport_size['width']} px: {self.clicks} clicks, {self.texts} texts, "
+            f"{self._seconds:.1f} s",
+            file=sys.__stderr__,
+        )
+
+    def pause(self):
+        """Stop the time, as while a picture is taken."""
+        self._seconds += time.monotonic() - self._resumed
+        self._resumed = time.monotonic()
+
+    def resume(self):
+        self._resumed = time.monotonic()
 
     def click(self, target):
         """Click an element; a text means the button with this label."""
@@ -182,39 +218,30 @@ class Operator:
         self.page.locator("h1.pc-title", has_text=title).wait_for()
         drawn(self.page)
 
-    def sees(self, text, timeout=None):
-        """Wait until a visible element of the page contains the text, an expression."""
-        pattern = text if isinstance(text, re.Pattern) else re.compile(text)
-        found = self.page.locator("main, [data-testid=stMain]").get_by_text(pattern).locator("visible=true")
-        found.first.wait_for(**({} if timeout is None else {"timeout": timeout}))
-        return found.first
+    def choose(self, label, option):
+        """Choose an option of a list."""
+        self.click(self.page.get_by_role("combobox", name=re.compile(label)))
+        self.click(self.page.get_by_role("option", name=option, exact=True))
 
     @property
     def is_on_phone(self):
         return self.page.viewport_size["width"] < 600
 
-    def report(self, task):
-        """Print what the task took."""
-        seconds = time.monotonic() - self._started
-        size = self.page.viewport_size["width"]
-        print(
-            f"TASK {task} at {size} px: {self.clicks} clicks, {self.texts} texts, {seconds:.1f} s",
-            file=sys.__stderr__,
-        )
 
-
-def pictures(page, name):
-    """Save the page light and dark at 1440 and 390 px if $PRODUCER_CORE_PICTURES names a folder."""
+def pictures(operator, name, *, narrow=False):
+    """Save the page, light and dark, if $PRODUCER_CORE_PICTURES names a folder; with `narrow`, also at 390 px."""
     folder = os.environ.get("PRODUCER_CORE_PICTURES")
     if not folder:
         return
+    operator.pause()
+    page = operator.page
     size = page.viewport_size
-    for width, height in ((1440, 900), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
+    for each in [size, *([{"width": 390, "height": 844}] if narrow else [])]:
+        page.set_viewport_size(each)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            page.wait_for_timeout(1500)
-            page.screenshot(path=f"{folder}/{name}-{width}-{scheme}.png")
+            page.wait_for_timeout(1_000)
+            page.screenshot(path=f"{folder}/{name}-{each['width']}-{scheme}.png")
     page.emulate_media(color_scheme="light")
     page.set_viewport_size(size)
-    page.wait_for_timeout(500)
+    operator.resume()
