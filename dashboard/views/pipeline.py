@@ -34,6 +34,9 @@ def problems(page: Fleet) -> None:
     """Show the faults that audits found and the number of jobs that died."""
     if text := audit_wording.faults(page.audits):
         common.message("bad", text)
+        faulty = [one.audit for one in page.audits if one.audit.faults][:3]
+        links = [common.link_element(f"Audit of {one.topic}", address(one.audit_id)) for one in faulty]
+        st.html(f'<p class="pc-note">{" · ".join(links)}</p>')
     if dead := sum(job.state == "dead" for job in page.jobs):
         common.message("bad", job_wording.dead_jobs(dead))
 

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
 """The tone of each severity."""
 
-LOSS_RULES = frozenset(("acknowledged_lost", "loss_suspected", "standing_unknown", "topic_recreated", "ledger_lost"))
+LOSS_RULES = frozenset(
+    ("acknowledged_lost", "loss_suspected", "standing_unknown", "topic_recreated", "ledger_lost")
+)
 """The rules about acknowledged messages that may be missing; an audit of the topic names each of them."""
 
 UNTIL_TOMORROW = "Until tomorrow, 09:00"
