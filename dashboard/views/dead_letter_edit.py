@@ -86,7 +86,7 @@ def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
         common.message("warning", "The value is not JSON. Correct it below.")
     fields = [
         *([Field("value", "Value (JSON)", draft.value, rows=_rows(form.value))] if form.edits_value else []),
-        Field("headers", "Headers (JSON)", draft.headers, rows=4),
+        Field("headers", "Headers (JSON)", draft.headers, rows=min(_rows(form.headers), 4)),
         *([Field("key", "Key", draft.key, placeholder="none")] if form.edits_key else []),
         Field("reason", "Reason", draft.reason, placeholder="Why the record is changed"),
     ]
@@ -104,7 +104,7 @@ def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
 def _rows(text: str) -> int:
     """Return the height of the field for a text, so that the buttons below a short one are in view."""
     lines = sum(1 + len(line) // 60 for line in text.splitlines())
-    return min(max(lines + 1, 4), 12)
+    return min(max(lines + 1, 3), 12)
 
 
 def _save(path: Path, message_id: str, draft: Draft, typed: Typed) -> Draft:

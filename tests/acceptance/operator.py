@@ -45,7 +45,7 @@ class Shop:
         cluster.create_topic("telemetry", 1)
         self.producer = ReliableKafkaProducer(
             cluster.bootstrap_servers,
-            {"delivery.timeout.ms": 4000, "request.timeout.ms": 3000, "linger.ms": 0},
+            {"delivery.timeout.ms": 15_000, "request.timeout.ms": 10_000, "linger.ms": 0},
             RetryConfig(max_retries=0),
             store=self.path, telemetry_topic="telemetry", ledger=True, application="shop", application_version="1.4.0",
         )  # fmt: skip
@@ -92,7 +92,7 @@ class Shop:
         try:
             for number in numbers:
                 self.send(topic, [number])
-            eventually(lambda: self.pending(topic) == before + len(numbers))
+            eventually(lambda: self.pending(topic) == before + len(numbers), timeout=3 * _TIMEOUT_S)
         finally:
             self.cluster.resume(1)
             self.cluster.wait_ready(_TIMEOUT_S)
