@@ -171,3 +171,12 @@ def test_the_result_of_a_replay_names_the_choice_of_the_page_not_an_option_of_th
 
     assert "--" not in shown
     assert "to send anyway, replay with “Send anyway” if a duplicate does no harm" in shown
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "words"), [(1, "1 record may"), (50, "50 records may"), (51, "More than 50 records may")]
+)
+def test_a_cut_number_of_doubtful_records_is_not_shown_as_their_number(doubtful, words):
+    (note,) = replay_wording.follow_up(operation(state="done"), doubtful, listed=50)
+
+    assert note.startswith(words)
