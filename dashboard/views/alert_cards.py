@@ -145,7 +145,7 @@ def silence_form(path: Path, key: str, rule: str, subject: str) -> None:
     """Draw the form for the duration, the subject and the reason of a silence."""
     with st.form(f"silence-{key}", border=False):
         left, right = st.columns([1, 2])
-        left.selectbox("Duration", list(alert_wording.SILENCES), key=f"length-{key}")
+        left.selectbox("Duration", alert_wording.SILENCES, key=f"length-{key}")
         right.selectbox("Applies to", [subject, ALL] if subject else [ALL], key=f"scope-{key}")
         st.text_input("Reason (visible to others)", key=f"why-{key}", max_chars=200)
         with st.container(horizontal=True):
@@ -162,7 +162,7 @@ def _open_form(alert_id: str | None) -> None:
 
 def _silence(path: Path, key: str, rule: str, subject: str) -> None:
     about = "" if st.session_state[f"scope-{key}"] == ALL else subject
-    seconds = alert_wording.SILENCES[st.session_state[f"length-{key}"]]
+    seconds = alert_wording.silence_seconds(st.session_state[f"length-{key}"], time.time(), common.zone())
     act(path, alerts.silence, rule, about, seconds, st.session_state[f"why-{key}"])
     st.session_state["silencing"] = None
 

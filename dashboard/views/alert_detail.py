@@ -133,7 +133,7 @@ def _rule(detail: alert_queries.AlertDetail) -> None:
 
 def _related(path: Path, detail: alert_queries.AlertDetail) -> None:
     """Draw links to the pages that show the time, topic and producer of the alert."""
-    span = {"since": detail.since, "until": detail.until}
+    item, span = detail.alert, {"since": detail.since, "until": detail.until}
     common.heading("Related data")
     links = [
         (title, header.link(page, **span, topic=detail.topic, producer=detail.producer))
@@ -147,6 +147,8 @@ def _related(path: Path, detail: alert_queries.AlertDetail) -> None:
     links.append(
         ("Dead letters from that time", header.link("dead-letters", range=None, **_query(dead_letters)))
     )
+    if detail.topic is not None and item.rule in alert_wording.LOSS_RULES:
+        links.append(("Audits of the topic", header.link("fleet", topic=detail.topic, producer=None)))
     st.html(f'<div class="pc-related">{"".join(common.link_element(*one) for one in links)}</div>')
     if detail.topic is not None:
         _causes(path, detail.topic, detail)

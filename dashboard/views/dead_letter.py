@@ -23,6 +23,7 @@ from producer_core.dashboard.views import (
     header,
 )
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
+from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq.timeline import TimelineEvent
 from producer_core.dlq.trace_link import RecordTrace
 from producer_core.events import SAFE_VERDICTS, DeadLetter
@@ -199,7 +200,7 @@ def _trace_html(trace: RecordTrace) -> str:
 def _verdict(dead_letter: DeadLetter) -> None:
     """Show whether a resend is safe, and the evidence for it."""
     meaning = wording.VERDICTS.get(dead_letter.verdict, "unknown verdict")
-    reason = wording.sentence_case(masked(dead_letter.verdict_reason))
+    reason = wording.sentence_case(replay_wording.without_options(masked(dead_letter.verdict_reason)))
     text = f"{wording.sentence_case(dead_letter.verdict.replace('_', ' '))}: {meaning}. {reason}"
     common.message(
         "good" if dead_letter.verdict in SAFE_VERDICTS else "warning",

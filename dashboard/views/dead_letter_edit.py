@@ -83,10 +83,10 @@ def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
     if not form.edits_value:
         common.note(mask_or_hide(form.problem) or "The value cannot be edited here.")
     elif form.problem:
-        common.message("warning", f"{mask_or_hide(form.problem)} Correct it so that it is JSON.")
+        common.message("warning", "The value is not JSON. Correct it below.")
     fields = [
-        *([Field("value", "Value (JSON)", draft.value, rows=12)] if form.edits_value else []),
-        Field("headers", "Headers (JSON)", draft.headers, rows=4),
+        *([Field("value", "Value (JSON)", draft.value, rows=_rows(form.value))] if form.edits_value else []),
+        Field("headers", "Headers (JSON)", draft.headers, rows=min(_rows(form.headers), 4)),
         *([Field("key", "Key", draft.key, placeholder="none")] if form.edits_key else []),
         Field("reason", "Reason", draft.reason, placeholder="Why the record is changed"),
     ]
@@ -99,6 +99,12 @@ def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
         )
         common.note(f"Headers that are not editable here: {names}.")
     return draft if typed is None else _save(path, message_id, draft, typed)
+
+
+def _rows(text: str) -> int:
+    """Return the height of the field for a text, so that the buttons below a short one are in view."""
+    lines = sum(1 + len(line) // 60 for line in text.splitlines())
+    return min(max(lines + 1, 3), 12)
 
 
 def _save(path: Path, message_id: str, draft: Draft, typed: Typed) -> Draft:

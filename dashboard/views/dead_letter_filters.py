@@ -107,7 +107,7 @@ def _state(value: str | None) -> None:
     _set("state", value or _ANY)
     st.selectbox(
         "State", (*STATES, _ANY), key=_key("state"), on_change=_changed, args=("state",),
-        format_func=lambda state: f"State: {state}", label_visibility="collapsed",
+        format_func=lambda state: f"State: {'pending' if state == 'dead' else state}", label_visibility="collapsed",
     )  # fmt: skip
 
 

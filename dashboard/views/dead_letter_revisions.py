@@ -34,7 +34,11 @@ def show(path: Path, dead_letter: DeadLetter) -> None:
     common.heading("Edits")
     current = [one for one in lineage.revisions if one.undone_at is None]
     if current:
-        common.message("warning", f"A replay sends revision {current[-1].number}, not the value below.")
+        number = current[-1].number
+        if dead_letter.state == "replayed":
+            common.message("quiet", f"Revision {number} was sent, not the value below.")
+        else:
+            common.message("warning", f"A replay sends revision {number}, not the value below.")
     st.html(f'<ol class="pc-timeline">{"".join(map(_line, reversed(lineage.revisions)))}</ol>')
     if current and dead_letter.state == "dead":
         allowed, reason = actions.may_act()

@@ -38,8 +38,8 @@ def show(path: Path) -> None:
     if group:
         st.fragment(error_group.show, run_every=header.every(view))(path, view, group)
         cause_resolution.show(path, group)
-    st.fragment(_live, run_every=header.every(view))(path, view, group)
     st.fragment(_export, run_every=header.every(view))(path, view)
+    st.fragment(_live, run_every=header.every(view))(path, view, group)
 
 
 def _live(path: Path, view: View, group: str | None) -> None:
@@ -60,7 +60,8 @@ def _live(path: Path, view: View, group: str | None) -> None:
 
 def _export(path: Path, view: View) -> None:
     now = time.time()
-    incident_export.show(path, view.since(now), view.at(now))
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        incident_export.show(path, view.since(now), view.at(now))
 
 
 @st.cache_data(ttl=0.8, max_entries=16, show_spinner=False)  # type: ignore[untyped-decorator]  # streamlit is Any here

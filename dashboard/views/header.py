@@ -108,16 +108,21 @@ def every(view: queries.View) -> float | None:
     return queries.refresh(view, time.time()) if st.session_state.get("live", True) else None
 
 
+def selected_view() -> queries.View:
+    """Return the view of the last page that had a header."""
+    view: queries.View = st.session_state.get("view", queries.View())
+    return view
+
+
 def link(page: str, **query: str | float | None) -> str:
     """Return the URL of a page with the current time range and filters.
 
     Keywords override these filters, and None removes one. `since`, `until` (seconds since 1970) or `range` override the
     whole time range. The URL is relative, so that it works behind a proxy, and is not escaped for HTML.
     """
-    view: queries.View = st.session_state.get("view", queries.View())
     filters = {
         name: value
-        for name, value in view.query.items()
+        for name, value in selected_view().query.items()
         if not (name in _RANGE_NAMES and _RANGE_NAMES & query.keys())
     }
     merged = {**filters, **{name: _text(value) for name, value in query.items() if value is not None}}

@@ -34,6 +34,9 @@ def problems(page: Fleet) -> None:
     """Show the faults that audits found and the number of jobs that died."""
     if text := audit_wording.faults(page.audits):
         common.message("bad", text)
+        faulty = [one.audit for one in page.audits if one.audit.faults][:3]
+        links = [common.link_element(f"Audit of {one.topic}", address(one.audit_id)) for one in faulty]
+        st.html(f'<p class="pc-note">{" · ".join(links)}</p>')
     if dead := sum(job.state == "dead" for job in page.jobs):
         common.message("bad", job_wording.dead_jobs(dead))
 
@@ -102,7 +105,9 @@ def audits(path: Path, page: Fleet, now: float) -> None:
     common.heading("Audits")
     if not page.audits:
         common.note(audit_wording.NONE_YET)
-        st.code(audit_wording.command(str(path)), language=None, wrap_lines=True)
+        topic = header.selected_view().topic
+        command = audit_wording.command(str(path), topic) if topic else audit_wording.command(str(path))
+        st.code(command, language=None, wrap_lines=True)
         return
     rows = [_audit(last, now) for last in page.audits[:_SHOWN_TOPICS]]
     live_table(_AUDIT_COLUMNS, rows, key="fleet-audits", alt="The last audit of each topic, faults first")

@@ -145,7 +145,7 @@ def command(path: Path, where: DeadLetterFilter, *, other_cluster: bool = False)
 
 def _ended(path: Path, operation: Operation, *, full: bool) -> None:
     uncertain = reads.doubtful(path, operation.operation_id)
-    for sentence in replay_wording.follow_up(operation, len(uncertain)):
+    for sentence in replay_wording.follow_up(operation, len(uncertain), listed=queries.RECORDS):
         common.note(sentence)
     if uncertain:
         with st.expander(f"{_count(uncertain)} with unknown outcome, by message id"):

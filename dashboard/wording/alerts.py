@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
@@ -26,7 +27,7 @@ from producer_core.alerts.conditions import (
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.reported_alerts import END_CONDITIONS
 from producer_core.alerts.reported_conditions import REPORTED_CONDITIONS
-from producer_core.dashboard.wording.time import age
+from producer_core.dashboard.wording.time import age, zone_of
 
 if TYPE_CHECKING:
     from producer_core.alerts import Alert, AlertRule, Silence
@@ -34,8 +35,24 @@ if TYPE_CHECKING:
 TONES: Mapping[str, str] = {"critical": "bad", "warning": "warning", "info": "quiet"}
 """The tone of each severity."""
 
-SILENCES: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_400, "1 week": 604_800}
-"""The durations offered for a silence, in seconds."""
+LOSS_RULES = frozenset(
+    ("acknowledged_lost", "loss_suspected", "standing_unknown", "topic_recreated", "ledger_lost")
+)
+"""The rules about acknowledged messages that may be missing; an audit of the topic names each of them."""
+
+UNTIL_TOMORROW = "Until tomorrow, 09:00"
+SILENCES = ("1 hour", "4 hours", UNTIL_TOMORROW, "1 day", "1 week")
+"""The durations offered for a silence."""
+_SECONDS: Mapping[str, float] = {"1 hour": 3600, "4 hours": 14_400, "1 day": 86_400, "1 week": 604_800}
+
+
+def silence_seconds(duration: str, now: float, zone: str | None) -> float:
+    """Return the seconds from now to the end of a silence. `zone` is the viewer's, such as Europe/Berlin."""
+    if duration != UNTIL_TOMORROW:
+        return _SECONDS[duration]
+    today = datetime.fromtimestamp(now, zone_of(zone))
+    tomorrow = (today + timedelta(days=1)).replace(hour=9, minute=0, second=0, microsecond=0)
+    return tomorrow.timestamp() - now
 
 
 def alert(found: Mapping[str, Any], now: float) -> str:

@@ -328,16 +328,21 @@ def canary(operation: Operation) -> str:
 # after the end
 
 
+def without_options(text: str) -> str:
+    """Replace the option of the commands in a stored text by the choice of the page."""
+    return text.replace("use --inconclusive send", "replay with “Send anyway”")
+
+
 def outcome(operation: Operation) -> tuple[Tone, str]:
     """Return a tone and the message that the runner stored."""
-    text = mask_text(operation.message or STATES[operation.state])
+    text = without_options(mask_text(operation.message or STATES[operation.state]))
     whole = operation.acknowledged + operation.landed == operation.total
     tones = {"done": "good" if whole else "warning", "stopped": "bad", "failed": "bad", "cancelled": "quiet"}
     return tones.get(operation.state, "quiet"), text if text.endswith(".") else f"{text}."
 
 
-def follow_up(operation: Operation, doubtful: int) -> list[str]:
-    """Return what to do about the records that were not delivered."""
+def follow_up(operation: Operation, doubtful: int, *, listed: int) -> list[str]:
+    """Return what to do about the records that were not delivered. More than `listed` doubtful ones are not counted."""
     notes = []
     if operation.state == "stopped":
         notes.append("Unsent records remain dead letters. Fix the cause, then start a new replay.")
@@ -345,8 +350,9 @@ def follow_up(operation: Operation, doubtful: int) -> list[str]:
         stay = stay_dead_letters(operation.failed_again)
         notes.append(f"{operation.failed_again:,} failed again. {stay} with the new error.")
     if doubtful:
+        records = plural(doubtful, "record") if doubtful <= listed else f"More than {listed:,} records"
         notes.append(
-            f"{plural(doubtful, 'record')} may already be on the topic. If a second copy does no harm, replay with "
+            f"{records} may already be on the topic. If a second copy does no harm, replay with "
             "“Send anyway”. Consumers that deduplicate by message id ignore the copy."
         )
     return notes

@@ -32,7 +32,7 @@ TABLE: tuple[Row, ...] = (
     ("_NOT_IMPLEMENTED", "local", "not_sent", "The installed librdkafka does not support this operation.", "Upgrade confluent-kafka."),
     ("_NOT_CONFIGURED", "local", "not_sent", "A feature was used that is not configured.", "Set the option that the error text names."),
     ("_READ_ONLY", "local", "not_sent", "A read-only value cannot be changed.", "Report this with the log. It is a bug in producer_core."),
-    ("malformed", "local", "not_sent", "The input is not a valid message.", "Fix the line at its source and send it again."),
+    ("malformed", "local", "not_sent", "The input is not a valid message.", "Edit the record and replay it, or fix the line at its source and send it again."),
     ("held", "local", "not_sent", "A duplicate of a message that was still pending when the producer closed.", "Replay it only if the original did not arrive."),
     ("newer_record", "permanent", "possibly_persisted", "The message may have been written and compacted away, and the topic has a newer record with its key.", "Replay it only if its old value may become the latest (--newer send). Otherwise archive it."),
     # the broker rejects the message

@@ -121,3 +121,25 @@ def test_every_rule_states_its_condition(name):
 )  # fmt: skip
 def test_a_condition_says_when_the_alert_resolves(name, text):
     assert alert_wording.rule_condition(name, RULES[name]) == text
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [("UTC", 21), ("Europe/Berlin", 20), ("America/New_York", 26), (None, 21)],
+)
+def test_a_silence_until_tomorrow_ends_at_nine_in_the_zone_of_the_viewer(zone, hours):
+    noon = 1_767_096_000.0  # 2025-12-30 12:00 UTC
+
+    assert alert_wording.silence_seconds(alert_wording.UNTIL_TOMORROW, noon, zone) == hours * 3600
+
+
+def test_a_silence_until_tomorrow_respects_daylight_saving_time():
+    evening = 1_774_720_800.0  # 2026-03-28 19:00 in Berlin; the clocks are put forward in the night
+
+    assert alert_wording.silence_seconds(alert_wording.UNTIL_TOMORROW, evening, "Europe/Berlin") == 13 * 3600
+
+
+def test_each_offered_duration_of_a_silence_has_an_end():
+    ends = [alert_wording.silence_seconds(one, NOW, "UTC") for one in alert_wording.SILENCES]
+
+    assert all(0 < end <= 604_800 for end in ends)

@@ -162,3 +162,21 @@ def test_the_settings_describe_the_replay_worker():
 def test_the_replays_that_are_not_listed_are_counted():
     assert replay_wording.more_in_progress(1) == "1 more is in progress; see Replays."
     assert replay_wording.more_in_progress(2) == "2 more are in progress; see Replays."
+
+
+def test_the_result_of_a_replay_names_the_choice_of_the_page_not_an_option_of_the_command():
+    stored = "4 skipped: inconclusive, so not sent; to send anyway, use --inconclusive send if a duplicate does no harm"
+
+    shown = replay_wording.without_options(stored)
+
+    assert "--" not in shown
+    assert "to send anyway, replay with “Send anyway” if a duplicate does no harm" in shown
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "words"), [(1, "1 record may"), (50, "50 records may"), (51, "More than 50 records may")]
+)
+def test_a_cut_number_of_doubtful_records_is_not_shown_as_their_number(doubtful, words):
+    (note,) = replay_wording.follow_up(operation(state="done"), doubtful, listed=50)
+
+    assert note.startswith(words)
