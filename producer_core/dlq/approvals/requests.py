@@ -26,6 +26,9 @@ State = Literal["pending", "approved", "refused", "withdrawn", "expired", "void"
 """`void`: the replay changed after the request or its approval. `used`: the replay was started with it."""
 OPEN = ("pending", "approved")
 
+CLOCK_SKEW = 300.0
+"""Seconds by which the clocks of hosts may differ. A time in the store that is further ahead counts as this much ahead."""
+
 CHANGED = (
     "The replay is no longer what was requested: its dead letters, its destination or its choices changed"
 )
@@ -136,8 +139,8 @@ def open_request(store: Store, operation_id: str, now: float) -> ApprovalRequest
 
 
 def known_time(store: Store, now: float) -> float:
-    """Return `now`, or the latest time in the store if the clock was set back, so that nothing expired becomes valid."""
-    (row,) = store.rows("approval_time", now=now)
+    """Return `now`, or a later time of a request or a start if the clock was set back, at most CLOCK_SKEW later."""
+    (row,) = store.rows("approval_time", now=now, skew=CLOCK_SKEW)
     return float(row["now"])
 
 

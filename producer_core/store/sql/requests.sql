@@ -120,10 +120,12 @@ SELECT coalesce(sum(records), 0)::BIGINT AS records FROM replay_starts
 WHERE person = $person AND request_id IS NULL AND started_at > $since AND operation_id <> $operation;
 
 -- name: approval_time
--- The latest time that this store knows of an operator's act: a clock that was set back does not go behind it.
-SELECT greatest($now::DOUBLE, coalesce((SELECT max(acted_at) FROM audit), 0),
-                coalesce((SELECT max(greatest(requested_at, coalesce(decided_at, 0), coalesce(closed_at, 0)))
-                          FROM replay_requests), 0)) AS now;
+-- The latest time that this store knows of a request or a start, at most $skew seconds after now: a clock that was set back
+-- does not go behind it, and the row of a host whose clock is ahead does not stop it.
+SELECT greatest($now::DOUBLE, least($now::DOUBLE + $skew, greatest(
+           coalesce((SELECT max(greatest(requested_at, coalesce(decided_at, 0), coalesce(closed_at, 0)))
+                     FROM replay_requests), 0),
+           coalesce((SELECT max(started_at) FROM replay_starts), 0)))) AS now;
 
 -- name: request_insert
 -- Insert a pending request.
