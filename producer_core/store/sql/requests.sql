@@ -8,6 +8,10 @@ SELECT path, digest, text, who, adopted_at FROM approval_policies ORDER BY rowid
 -- Whether a policy was ever adopted from this path.
 SELECT count(*) AS count FROM approval_policies WHERE path = $path;
 
+-- name: approval_policy_digest
+-- Whether a policy with this text was ever adopted.
+SELECT count(*) AS count FROM approval_policies WHERE digest = $digest;
+
 -- name: approval_policy_adopt
 -- Adopt a policy. Earlier ones stay as the history.
 INSERT INTO approval_policies BY NAME
