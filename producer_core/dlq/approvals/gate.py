@@ -157,6 +157,22 @@ def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
         _check_operator(policy, identify(who, origin))
 
 
+def check_settings(store: Store, *, who: str, origin: str, now: float) -> None:
+    """Raise NotPermitted if this person may not change the settings of the store: an admin may, or an operator if the policy
+    has no admins. Call it in a write block."""
+    policy = adopt_policy(store, who=who, origin=origin, now=now)
+    if policy is None:
+        return
+    identity = identify(who, origin)
+    if not policy.roles.get("admin"):
+        _check_operator(policy, identity)
+    elif not policy.allows(identity, "admin"):
+        raise NotPermitted(
+            f"{identity} may not change the settings of the store.",
+            fix="Ask an admin. The roles are in the approval policy.",
+        )
+
+
 def check_without_store(records: int, *, who: str, origin: str, earlier: int = 0) -> None:
     """Raise NotPermitted if a replay of a queue in memory needs an approval: without a store there are no requests.
 
