@@ -177,11 +177,14 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     \b
       producer-core store set keep_settled=60d dlq_max_bytes=2GiB
     """
+    from producer_core.dlq.approvals.gate import check_settings
     from producer_core.store import Store
 
     changes = {name: _setting(name, text) for name, text in settings}
-    found = Store.open(store_path, create=False)
-    found.change_settings(changes, who=options.current_user(), origin="cli")
+    found, who = Store.open(store_path, create=False), options.current_user()
+    with found.borrow(write=True):
+        check_settings(found, who=who, origin="cli", now=time.time())
+        found.change_settings(changes, who=who, origin="cli")
     output.emit(found.settings()) if as_json else output.say(
         "\n".join(
             f"{name} is {'set to its default' if text == 'default' else text}." for name, text in settings

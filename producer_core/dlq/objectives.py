@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from producer_core._internal.decision_objective import (
     objectives_of,
 )
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
+from producer_core.dlq.approvals.gate import check_operator
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
 from producer_core.store.removed_clusters import removed_clusters
@@ -76,13 +78,14 @@ def set_objective(
     """Set the objective of a topic, or of EVERY_TOPIC, for every process that uses the store; None removes it.
 
     The change has one audit entry. Raise ConfigError for an invalid topic name, and for the removal of an objective that is
-    not set.
+    not set; NotPermitted if the approval policy does not let this person change it.
     """
     if topic != EVERY_TOPIC and not is_topic_name(topic):
         raise ConfigError(
             f"{topic!r:.60} is not a topic name.", fix=f"{TOPIC_RULE} Use * for all other topics."
         )
     with store.borrow(write=True):
+        check_operator(store, who=who, origin=origin, now=time.time())
         known = objectives(store)
         if objective is None and topic not in known:
             raise ConfigError(

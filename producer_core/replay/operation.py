@@ -190,6 +190,7 @@ def go(
     """
     check_rate(rate)
     now = clock()
+    known = gate.read_for_start(store, operation_id, who=who, origin=origin, now=now, rate=rate)
     with store.borrow(write=True):
         store.execute(
             "replay_settings",
@@ -205,7 +206,7 @@ def go(
         operation = get(store, operation_id)
         request = None
         if operation.state == "ready":
-            request = gate.admit(store, operation_id, who=who, origin=origin, now=now)
+            request = gate.admit(store, operation_id, who=who, origin=origin, now=now, known=known)
         if request is None:
             message = "Waiting for a runner"
             if operation.sends_inconclusive:
@@ -234,12 +235,14 @@ def resume(
     approved one.
     """
     check_rate(rate)
+    now = clock()
+    known = gate.read_for_start(store, operation_id, who=who, origin=origin, now=now, rate=rate)
     with store.borrow(write=True):
         if rate is not None:
             store.execute("replay_rate", operation=operation_id, rate=rate)
         request = None
         if get(store, operation_id).state == "paused":
-            request = gate.admit(store, operation_id, who=who, origin=origin, now=clock())
+            request = gate.admit(store, operation_id, who=who, origin=origin, now=now, known=known)
         if request is None:
             return _switch(
                 store, operation_id, "planned", ("paused",), who, origin, "Waiting for a runner", "resume"

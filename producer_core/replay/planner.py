@@ -108,7 +108,6 @@ def plan(
     """
     check_rate(rate)
     now, wanted = clock(), selection_text(selection)
-    request = None
     with store.borrow(write=True) as connection:
         replay_waves.begin_change(connection)
         gate.check_operator(store, who=who, origin=origin, now=now)
@@ -146,8 +145,7 @@ def plan(
             _audit_plan(store, planned, selection, who=who, origin=origin)
             if check_first or planned.ended:
                 return planned
-            request = gate.admit(store, operation_id, who=who, origin=origin, now=now)
-            if request is None:
+            if gate.admit_planned(store, operation_id, who=who, origin=origin, now=now):
                 return planned
             store.execute(
                 "replay_switch",
@@ -156,10 +154,9 @@ def plan(
                 allowed=["planned"],
                 message=gate.WAITING,
             )
-    if request is not None:
-        raise gate.waiting_error(request)
-    assert existing is not None
-    return go(store, existing.operation_id, who=who, origin=origin, rate=rate, clock=clock)
+        else:
+            operation_id = existing.operation_id
+    return go(store, operation_id, who=who, origin=origin, rate=rate, clock=clock)
 
 
 def _audit_plan(
@@ -196,8 +193,9 @@ def _existing(
 
 def _waits_for_approval(store: Store, operation: Operation) -> bool:
     """Return whether an undecided replay was requested before, so that an unattended call starts it or asks again."""
-    return operation.state == "ready" and bool(
-        list_requests(store, operation_id=operation.operation_id, limit=1)
+    return operation.state == "ready" and (
+        operation.message == gate.WAITING
+        or bool(list_requests(store, operation_id=operation.operation_id, limit=1))
     )
 
 

@@ -125,7 +125,8 @@ def policy(adopt: bool, store_path: Path | None, as_json: bool) -> None:
     """Show the approval policy of this store, your role, and whether the system enforces it.
 
     The policy file is $PRODUCER_CORE_POLICY, or policy.toml in the configuration folder. The store adopts it at the first
-    replay, at the start of the dashboard, or with --adopt. From then on the store keeps it, also without the file.
+    replay, at the start of the dashboard, or with --adopt. From then on the store keeps it, also without the file. A
+    return to an earlier policy of the store needs --adopt.
     """
     from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
     from producer_core.dlq.approvals.enforcement import enforcement
@@ -133,7 +134,7 @@ def policy(adopt: bool, store_path: Path | None, as_json: bool) -> None:
     store = _store(store_path)
     if adopt:
         with store.borrow(write=True):
-            adopt_policy(store, who=options.current_user(), origin="cli", now=time.time())
+            adopt_policy(store, who=options.current_user(), origin="cli", now=time.time(), again=True)
     found = policy_of(store)
     if found is None:
         if adopt:

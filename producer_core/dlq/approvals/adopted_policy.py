@@ -10,9 +10,10 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.actor import current_actor
-from producer_core.dlq.approvals.policy import ApprovalPolicy, parse
+from producer_core._internal.identity import Identity, identify
+from producer_core.dlq.approvals.policy import ApprovalPolicy, Role, parse
 from producer_core.dlq.approvals.policy_file import VARIABLE, read_policy
-from producer_core.errors import ConfigError
+from producer_core.errors import ConfigError, NotPermitted
 from producer_core.store import required_features
 
 if TYPE_CHECKING:
@@ -22,26 +23,29 @@ if TYPE_CHECKING:
 def policy_of(store: Store) -> ApprovalPolicy | None:
     """Return the policy that an act on this store would be under now; None if there is none. Changes nothing.
 
-    Raise ConfigError if the file is invalid, cannot be read, or is not the one that the store is under.
+    Raise ConfigError if the file is invalid, cannot be read, is not the one that the store is under, or is an earlier one.
     """
     given, adopted = read_policy(), _adopted(store)
     if given is None:
         return None if adopted is None else _parsed(adopted)
-    if adopted is not None and adopted["digest"] != given.digest and not _is_known(store, given.source):
+    _check_path(store, given, adopted)
+    if _is_earlier(store, given, adopted):
         raise ConfigError(
-            f"This store is under the approval policy {adopted['path']}, and {given.source} differs from it, so no "
-            "replay can be started.",
-            fix=f"Unset {VARIABLE}, or copy {adopted['path']} to {given.source} before you change it.",
+            f"{given.source} is an earlier policy of this store, so no replay can be started with it.",
+            fix="Update the file on this host. To return to it: `producer-core dlq policy --adopt`.",
         )
     return given
 
 
-def adopt_policy(store: Store, *, who: str, origin: str, now: float) -> ApprovalPolicy | None:
+def adopt_policy(
+    store: Store, *, who: str, origin: str, now: float, again: bool = False
+) -> ApprovalPolicy | None:
     """Return the policy for an act on this store, and adopt the file if it changed. Call it in a write block.
 
     An adopted change is audited. Versions without approvals can no longer change or replay dead letters of the store.
+    With `again`, adopt an earlier policy of the store too; raise NotPermitted unless the present one lets this person do so.
     """
-    policy = policy_of(store)
+    policy = _to_adopt_again(store, identify(who, origin)) if again else policy_of(store)
     if policy is None:
         return None
     before = _adopted(store)
@@ -52,15 +56,52 @@ def adopt_policy(store: Store, *, who: str, origin: str, now: float) -> Approval
     return policy
 
 
+def _to_adopt_again(store: Store, who: Identity) -> ApprovalPolicy | None:
+    """Return the policy of the file, although it may be an earlier one."""
+    given, adopted = read_policy(), _adopted(store)
+    if given is None or adopted is None or not _is_earlier(store, given, adopted):
+        return policy_of(store)
+    _check_path(store, given, adopted)
+    present = _parsed(adopted)
+    role: Role = "admin" if present.roles.get("admin") else "operator"
+    if not present.allows(who, role):
+        own = present.role_of(who)
+        raise NotPermitted(
+            f"{who} is {'a' if own == 'viewer' else 'an'} {own} and may not return to an earlier policy.",
+            fix=f"Ask an {role}.",
+        )
+    return given
+
+
+def _check_path(store: Store, given: ApprovalPolicy, adopted: dict[str, Any] | None) -> None:
+    if adopted is not None and adopted["digest"] != given.digest and not _is_known(store, given.source):
+        raise ConfigError(
+            f"This store is under the approval policy {adopted['path']}, and {given.source} differs from it, so no "
+            "replay can be started.",
+            fix=f"Unset {VARIABLE}, or copy {adopted['path']} to {given.source} before you change it.",
+        )
+
+
+def _is_earlier(store: Store, given: ApprovalPolicy, adopted: dict[str, Any] | None) -> bool:
+    """Return whether the store adopted this text before and is under another one now, for example from another host."""
+    return (
+        adopted is not None
+        and adopted["digest"] != given.digest
+        and bool(store.rows("approval_policy_digest", digest=given.digest)[0]["count"])
+    )
+
+
 def adopt_changed_file(store: Store, now: float) -> None:
     """Adopt the policy file of this process if it changed, without an act that needs it. Reads only, if it did not.
 
-    A mistake in the file is not raised here: every replay is refused with it.
+    A text that the store had before is not adopted: two hosts with different files would adopt them in turns. A mistake in the file is not raised here: every replay is refused with it.
     """
     with contextlib.suppress(ConfigError):
         given = read_policy()
         adopted = _adopted(store) if given is not None else None
         if given is None or (adopted is not None and adopted["digest"] == given.digest):
+            return
+        if _is_earlier(store, given, adopted):
             return
         with store.borrow(write=True):
             adopt_policy(store, who=current_actor(), origin="store", now=now)

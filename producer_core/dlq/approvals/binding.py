@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -16,52 +16,102 @@ _CHOICES = ("newer", "inconclusive", "canary", "stop_percent", "stop_last")
 """Every choice that decides which records are sent, or when the replay stops. The rate has a rule of its own: it may
 fall."""
 READ_LIMIT = 60.0
-"""Seconds to hash the dead letters of a replay."""
+"""Seconds to hash one slice of the dead letters of a replay."""
+_SLICE_BYTES = 32 * 1024 * 1024
+_SLICE_PARTS = 8
+"""Bounds of what is hashed in one borrow of the store. A slice has at least one part, which is 4,096 records."""
 
 
-@dataclass(frozen=True, slots=True)
+class Contents(NamedTuple):
+    """The hashed content of an operation's dead letters, and the `version` that they had before it was read."""
+
+    version: str
+    parts: list[str]
+
+
 class Binding:
-    """`plan` covers the destination, the choices, the frozen ids and their revisions. It stays the same while a replay
-    runs, unless a dead letter is edited.
+    """The hashes of an operation, from its row, computed when they are needed, within the caller's transaction.
 
-    `content` covers these, and each dead letter's state, topic, partition, cluster, key, value, headers and timestamp.
+    With `known` contents, the bodies are read again only if a dead letter of the operation changed since.
     """
 
-    plan: str
-    content: str
+    def __init__(self, store: Store, operation: Mapping[str, Any], known: Contents | None = None) -> None:
+        self._store = store
+        self._operation = operation
+        self._known = known
+
+    @cached_property
+    def plan(self) -> str:
+        """Covers the destination, the choices, the frozen ids and the numbers of their edits.
+
+        It stays the same while a replay runs, unless a dead letter is edited.
+        """
+        return self._digest(f"{row['part']} {row['ids']}" for row in self._parts)
+
+    @cached_property
+    def content(self) -> str:
+        """Covers the same, and each dead letter's state, topic, partition, cluster, key, value, headers, timestamp and edits."""
+        return self._digest(self._contents().parts)
+
+    @cached_property
+    def _parts(self) -> list[dict[str, Any]]:
+        return _parts_of(self._store, self._id)
+
+    @property
+    def _id(self) -> str:
+        return str(self._operation["operation_id"])
+
+    def _contents(self) -> Contents:
+        if self._known is not None and self._known.version == _version_of(self._store, self._id):
+            return self._known
+        return read_contents(self._store, self._id)
+
+    def _digest(self, parts: Iterator[str] | list[str]) -> str:
+        head = {name: self._operation[name] for name in ("operation_id", "cluster_id", *_CHOICES)}
+        digest = hashlib.sha256(orjson.dumps(head, option=orjson.OPT_SORT_KEYS))
+        for part in parts:
+            digest.update(f"\n{part}".encode())
+        digest.update(f"\nedits {self._edits}".encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def _edits(self) -> str:
+        (row,) = self._store.rows("approval_edits", operation=self._id)
+        return row["edits"] or ""
 
 
-def binding_of(store: Store, operation: Mapping[str, Any]) -> Binding:
-    """Return the hashes of an operation, from its row, within the caller's transaction."""
+def read_contents(store: Store, operation_id: str) -> Contents:
+    """Hash the dead letters of an operation. Other users write to the store between two slices."""
+    version = _version_of(store, operation_id)
+    parts: list[str] = []
+    for first, last in _slices(_parts_of(store, operation_id)):
+        with store.borrow(limit=READ_LIMIT):
+            rows = store.rows("approval_hashes", operation=operation_id, first=first, last=last)
+        parts.extend(f"{row['part']} {row['ids']} {row['contents']} {row['edits']}" for row in rows)
+    return Contents(version, parts)
+
+
+def _parts_of(store: Store, operation_id: str) -> list[dict[str, Any]]:
     with store.borrow(limit=READ_LIMIT):
-        parts = store.rows("approval_hashes", operation=operation["operation_id"])
-        revisions = _revisions(store, operation["operation_id"])
-    head = {name: operation[name] for name in ("operation_id", "cluster_id", *_CHOICES)}
-    plan = hashlib.sha256(orjson.dumps(head, option=orjson.OPT_SORT_KEYS))
-    content = plan.copy()
+        return store.rows("approval_parts", operation=operation_id)
+
+
+def _version_of(store: Store, operation_id: str) -> str:
+    """Return a text that changes with every change of the operation's records, of their dead letters and of their edits."""
+    with store.borrow(limit=READ_LIMIT):
+        (row,) = store.rows("approval_version", operation=operation_id)
+    return str(row["version"])
+
+
+def _slices(parts: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last part of each slice."""
+    held: list[int] = []
+    size = 0
     for row in parts:
-        plan.update(f"\n{row['part']} {row['ids']}".encode())
-        content.update(f"\n{row['part']} {row['ids']} {row['contents']}".encode())
-    for digest in (plan, content):
-        digest.update(f"\nrevisions {revisions}".encode())
-    return Binding(plan.hexdigest(), content.hexdigest())
-
-
-_HAS_REVISIONS = "SELECT 1 FROM duckdb_tables() WHERE table_name = 'dead_letter_revisions'"
-_REVISIONS = """
-SELECT sha256(string_agg(concat(
-           message_id, chr(31), number, chr(31), coalesce(sha256(key), 'null'), chr(31), coalesce(sha256(value), 'null'),
-           chr(31), sha256(headers)), chr(30) ORDER BY message_id, number))
-FROM dead_letter_revisions
-WHERE undone_at IS NULL
-  AND message_id IN (SELECT message_id FROM operation_records WHERE operation_id = ?)"""
-"""A replay sends the latest revision of an edited dead letter that is not undone."""
-
-
-def _revisions(store: Store, operation_id: str) -> str:
-    """Return the hash of the edits of these dead letters; an empty text without edits."""
-    with store.borrow() as connection:
-        if connection.execute(_HAS_REVISIONS).fetchone() is None:
-            return ""
-        found = connection.execute(_REVISIONS, [operation_id]).fetchone()
-    return (found and found[0]) or ""
+        if held and (len(held) == _SLICE_PARTS or size + row["bytes"] > _SLICE_BYTES):
+            yield held[0], held[-1]
+            held, size = [], 0
+        held.append(row["part"])
+        size += row["bytes"]
+    if held:
+        yield held[0], held[-1]

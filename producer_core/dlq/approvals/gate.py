@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core._internal.identity import Identity, canonical, identify, short
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.adopted_policy import adopt_policy
-from producer_core.dlq.approvals.binding import Binding, binding_of
+from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
+from producer_core.dlq.approvals.binding import READ_LIMIT, Binding, Contents, read_contents
 from producer_core.dlq.approvals.policy import ApprovalPolicy
 from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.dlq.approvals.requests import (
@@ -21,7 +22,7 @@ from producer_core.dlq.approvals.requests import (
     matches,
     open_request,
 )
-from producer_core.errors import ApprovalRequired, NotPermitted
+from producer_core.errors import ApprovalRequired, ConfigError, NotPermitted
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -59,14 +60,41 @@ class _Start(NamedTuple):
         return self.policy.people.get(full) or self.policy.people.get(short(full), short(full))
 
 
-def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> ApprovalRequest | None:
+def read_for_start(
+    store: Store, operation_id: str, *, who: str, origin: str, now: float, rate: float | None = None
+) -> Contents | None:
+    """Hash the dead letters of an operation for `admit`; None if its start, with a new `rate`, needs no approval.
+
+    Call it before the write block: for a large replay this takes seconds, in which producers write to the store.
+    """
+    with contextlib.suppress(ConfigError):  # `admit` raises it
+        if (policy := policy_of(store)) is None:
+            return None
+        with store.borrow(limit=READ_LIMIT):
+            operation = next(iter(store.rows("operations", operation=operation_id)), None)
+            if operation is None or operation["state"] not in ("ready", "paused"):
+                return None
+            operation["rate"] = operation["rate"] if rate is None else rate
+            identity = identify(who, origin)
+            now = known_time(store, now)
+            start = _described(store, policy, operation, Binding(store, operation), identity, origin, now)
+            needed = policy.allows(identity, "operator") and not _was_admitted(store, start)
+            needed = needed and bool(reason_to_ask(store, start))
+        if needed:
+            return read_contents(store, operation_id)
+    return None
+
+
+def admit(
+    store: Store, operation_id: str, *, who: str, origin: str, now: float, known: Contents | None = None
+) -> ApprovalRequest | None:
     """Admit the start of an operation and return None, or return the request that must be approved first.
 
-    Call it in the write block that starts the operation. An approval is verified and used up here: the dead letters, the
+    Call it in the write block that starts the operation, with the contents that `read_for_start` read before it. An approval is verified and used up here: the dead letters, the
     destination and the choices are still those of the request, and its approver still is an approver and another person.
     If something changed, the request is void, and a new one is returned. Raise NotPermitted for people without the role of an operator.
     """
-    start = _start(store, operation_id, who=who, origin=origin, now=now)
+    start = _start(store, operation_id, who=who, origin=origin, now=now, known=known)
     if start is None:
         return None
     _check_operator(start.policy, start.who)
@@ -86,15 +114,26 @@ def admit(store: Store, operation_id: str, *, who: str, origin: str, now: float)
             return request
         _use(store, start, request)
         return None
-    if not start.who.known:
-        raise NotPermitted(
-            f"{rule} This page has no sign-in, so the requester is unknown.",
-            fix="Configure sign-in for the dashboard, or ask with `producer-core replay go`.",
-        )
+    _check_known(start, rule)
     return insert_request(
         store, start.operation, start.policy, rule, start.binding, start.effect, who=start.who, origin=origin,
         now=start.now,
     )  # fmt: skip
+
+
+def admit_planned(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> bool:
+    """Admit an operation in the write block that planned it; return False if it needs an approval first.
+
+    Raise NotPermitted if it needs one and this person cannot ask for it.
+    """
+    start = _start(store, operation_id, who=who, origin=origin, now=now)
+    if start is None:
+        return True
+    if rule := reason_to_ask(store, start):
+        _check_known(start, rule)
+        return False
+    _admit(store, start, None)
+    return True
 
 
 def admit_without_asking(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> bool:
@@ -116,6 +155,22 @@ def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
     policy = adopt_policy(store, who=who, origin=origin, now=now)
     if policy is not None:
         _check_operator(policy, identify(who, origin))
+
+
+def check_settings(store: Store, *, who: str, origin: str, now: float) -> None:
+    """Raise NotPermitted if this person may not change the settings of the store: an admin may, or an operator if the policy
+    has no admins. Call it in a write block."""
+    policy = adopt_policy(store, who=who, origin=origin, now=now)
+    if policy is None:
+        return
+    identity = identify(who, origin)
+    if not policy.roles.get("admin"):
+        _check_operator(policy, identity)
+    elif not policy.allows(identity, "admin"):
+        raise NotPermitted(
+            f"{identity} may not change the settings of the store.",
+            fix="Ask an admin. The roles are in the approval policy.",
+        )
 
 
 def check_without_store(records: int, *, who: str, origin: str, earlier: int = 0) -> None:
@@ -151,9 +206,9 @@ def rule_of(
     """Return why the start of an operation, from its row, would need an approval; an empty text if it would not."""
     if policy is None:
         return ""
-    unhashed = Binding("", "")  # no rule depends on the hashes
+    binding = Binding(store, operation)  # no rule depends on the hashes, so none is computed
     return reason_to_ask(
-        store, _described(store, policy, operation, unhashed, identify(who, origin), origin, now)
+        store, _described(store, policy, operation, binding, identify(who, origin), origin, now)
     )
 
 
@@ -195,16 +250,17 @@ def reason_to_ask(store: Store, start: _Start) -> str:
     return ""
 
 
-def _start(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> _Start | None:
+def _start(
+    store: Store, operation_id: str, *, who: str, origin: str, now: float, known: Contents | None = None
+) -> _Start | None:
     """Return the attempt; None without a policy, which admits every start."""
     policy = adopt_policy(store, who=who, origin=origin, now=now)
     if policy is None:
         return None
     now = known_time(store, now)
     (operation,) = store.rows("operations", operation=operation_id)
-    return _described(
-        store, policy, operation, binding_of(store, operation), identify(who, origin), origin, now
-    )
+    binding = Binding(store, operation, known)
+    return _described(store, policy, operation, binding, identify(who, origin), origin, now)
 
 
 def _described(
@@ -230,10 +286,18 @@ def _check_operator(policy: ApprovalPolicy, who: Identity) -> None:
         )
 
 
+def _check_known(start: _Start, rule: str) -> None:
+    if not start.who.known:
+        raise NotPermitted(
+            f"{rule} This page has no sign-in, so the requester is unknown.",
+            fix="Configure sign-in for the dashboard, or ask with `producer-core replay go`.",
+        )
+
+
 def _was_admitted(store: Store, start: _Start) -> bool:
     """Return whether this replay was admitted before, with the same records and choices and no lower rate."""
     found = next(iter(store.rows("approval_started", operation=start.operation_id)), None)
-    if found is None or found["plan_hash"] != start.binding.plan:
+    if found is None or not found["plan_hash"] or found["plan_hash"] != start.binding.plan:
         return False
     rate = start.operation["rate"]
     return found["rate"] is None or (rate is not None and rate <= found["rate"])

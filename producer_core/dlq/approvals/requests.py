@@ -15,7 +15,7 @@ import orjson
 from producer_core._internal.identity import Identity, identify
 from producer_core._internal.plural import plural
 from producer_core.dlq.approvals.adopted_policy import adopt_policy
-from producer_core.dlq.approvals.binding import Binding, binding_of
+from producer_core.dlq.approvals.binding import Binding, Contents, read_contents
 from producer_core.dlq.approvals.policy import ApprovalPolicy
 from producer_core.errors import NotPermitted, ReplayError
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 State = Literal["pending", "approved", "refused", "withdrawn", "expired", "void", "used"]
 """`void`: the replay changed after the request or its approval. `used`: the replay was started with it."""
 OPEN = ("pending", "approved")
+
+CLOCK_SKEW = 300.0
+"""Seconds by which the clocks of hosts may differ. A time in the store that is further ahead counts as this much ahead."""
 
 CHANGED = (
     "The replay is no longer what was requested: its dead letters, its destination or its choices changed"
@@ -136,8 +139,8 @@ def open_request(store: Store, operation_id: str, now: float) -> ApprovalRequest
 
 
 def known_time(store: Store, now: float) -> float:
-    """Return `now`, or the latest time in the store if the clock was set back, so that nothing expired becomes valid."""
-    (row,) = store.rows("approval_time", now=now)
+    """Return `now`, or a later time of a request or a start if the clock was set back, at most CLOCK_SKEW later."""
+    (row,) = store.rows("approval_time", now=now, skew=CLOCK_SKEW)
     return float(row["now"])
 
 
@@ -279,6 +282,7 @@ def expire_requests(store: Store, now: float) -> int:
 def _decide(
     store: Store, request_id: str, state: State, identity: Identity, origin: str, reason: str, moment: float
 ) -> ApprovalRequest:
+    known = _read_requested(store, request_id) if state == "approved" else None
     with store.borrow(write=True):
         now = known_time(store, moment)
         expire_requests(store, now)
@@ -288,7 +292,7 @@ def _decide(
             problem = ReplayError(f"The request cannot be {state}. {found.text}.".replace("..", "."))
         elif not _permitted(store, found, identity, origin, now):
             problem = _not_permitted(store, found, identity, origin, now)
-        elif state == "approved" and not is_current(store, found):
+        elif state == "approved" and not is_current(store, found, known):
             close_request(store, found, "void", CHANGED, who=identity, origin=origin, now=now)
             problem = ReplayError(
                 f"{CHANGED}. Nothing was approved.",
@@ -299,6 +303,12 @@ def _decide(
     if problem is not None:  # after the commit, because an expired or void request stays so
         raise problem
     return get_request(store, found.request_id)
+
+
+def _read_requested(store: Store, request_id: str) -> Contents | None:
+    """Hash the dead letters of a pending request; None if it is not pending."""
+    found = get_request(store, request_id)
+    return read_contents(store, found.operation_id) if found.state == "pending" else None
 
 
 def _decided(
@@ -363,18 +373,18 @@ def _not_permitted(
     )
 
 
-def is_current(store: Store, request: ApprovalRequest) -> bool:
-    """Return whether the replay is still exactly what was requested."""
+def is_current(store: Store, request: ApprovalRequest, known: Contents | None = None) -> bool:
+    """Return whether the replay is still exactly what was requested. `known` contents are not read again."""
     rows = store.rows("operations", operation=request.operation_id)
     if not rows or rows[0]["state"] not in ("ready", "paused"):
         return False
-    return matches(request, binding_of(store, rows[0]), rows[0])
+    return matches(request, Binding(store, rows[0], known), rows[0])
 
 
 def matches(request: ApprovalRequest, binding: Binding, operation: Mapping[str, Any]) -> bool:
     """Return whether an operation, from its row, is what was requested. Its rate may be lower."""
     slower = request.rate is None or (operation["rate"] is not None and operation["rate"] <= request.rate)
-    return slower and (request.plan_hash, request.content_hash) == (binding.plan, binding.content)
+    return slower and request.plan_hash == binding.plan and request.content_hash == binding.content
 
 
 def _audit(

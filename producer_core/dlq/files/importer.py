@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
+from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.files.manifest import Manifest, Progress, format_of, read_manifest, verify
 from producer_core.dlq.files.reader import Item, RejectedRecord, masked_file, read
 from producer_core.dlq.files.selection import read_with_retries
@@ -57,7 +58,7 @@ def import_(
     The file must match its manifest byte for byte; `no_manifest` imports the readable part of a file without a manifest
     or of a damaged file. A masked export is rejected. Message ids that the store already has stay unchanged, so a killed
     import can be repeated. Invalid rows are counted and reported, and the other rows are imported. The start and the
-    result are audited. `checking` gets the bytes compared with the manifest and the total, `progress` the rows done and
+    result are audited. Raise NotPermitted if the approval policy does not let this person change dead letters. `checking` gets the bytes compared with the manifest and the total, `progress` the rows done and
     the total.
     """
     source = Path(source)
@@ -65,6 +66,8 @@ def import_(
     job = _ImportJob(store, source, manifest, who, origin, dry_run, clock)
     if dry_run:
         return job.run(progress)
+    with store.borrow(write=True, timeout=_STORE_TIMEOUT):
+        check_operator(store, who=who, origin=origin, now=clock())
     job.audit(0, f"Started to import {source.name}{_exported_by(manifest)}.")
     try:
         summary = job.run(progress)

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from producer_core._internal.plural import plural
 from producer_core.dlq import DeadLetters
+from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.lookup import fetch as rows_by_id
 from producer_core.dlq.revisions import fetched_edits
 from producer_core.dlq.topics.from_record import (
@@ -93,8 +94,11 @@ def fetch(
     topic. A topic that was fetched before is not checked again.
 
     The fetch ends after `idle_timeout` seconds without a record, and the summary says how many are left. Raise
-    BrokerUnreachable if no broker responds, ConfigError if the topic does not exist.
+    BrokerUnreachable if no broker responds, ConfigError if the topic does not exist, NotPermitted if the approval policy
+    does not let this person change dead letters.
     """
+    with store.borrow(write=True):
+        check_operator(store, who=who, origin=origin, now=clock())
     client_errors: list[KafkaError] = []
     uncommitted = {"isolation.level": "read_uncommitted"}
     with clients.reader(settings, uncommitted, name="fetch", on_error=client_errors.append) as handle:

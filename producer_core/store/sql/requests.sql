@@ -8,6 +8,10 @@ SELECT path, digest, text, who, adopted_at FROM approval_policies ORDER BY rowid
 -- Whether a policy was ever adopted from this path.
 SELECT count(*) AS count FROM approval_policies WHERE path = $path;
 
+-- name: approval_policy_digest
+-- Whether a policy with this text was ever adopted.
+SELECT count(*) AS count FROM approval_policies WHERE digest = $digest;
+
 -- name: approval_policy_adopt
 -- Adopt a policy. Earlier ones stay as the history.
 INSERT INTO approval_policies BY NAME
@@ -34,23 +38,66 @@ WHERE state IN ('planned', 'running') AND (owner IS NULL OR coalesce(lease_until
   AND EXISTS (SELECT 1 FROM approval_policies)
   AND operation_id NOT IN (SELECT operation_id FROM replay_starts);
 
--- name: approval_hashes
--- The frozen records of an operation as hashes, 4,096 records a row: of their ids, and of their dead letters with bodies.
+-- name: approval_parts
+-- The frozen ids of an operation as hashes, 4,096 records a row, with the bytes of their keys and values.
 SELECT ord // 4096 AS part, sha256(string_agg(message_id, chr(31) ORDER BY ord)) AS ids,
-       sha256(string_agg(content, '' ORDER BY ord)) AS contents
+       coalesce(sum(size), 0)::BIGINT AS bytes
+FROM operation_records WHERE operation_id = $operation GROUP BY part ORDER BY part;
+
+-- name: approval_edits
+-- The edits of an operation's dead letters that are not undone, by their numbers, as a hash; NULL without edits.
+SELECT sha256(string_agg(concat(message_id, chr(31), number), chr(30) ORDER BY message_id, number)) AS edits
+FROM dead_letter_revisions
+WHERE undone_at IS NULL
+  AND message_id IN (SELECT message_id FROM operation_records WHERE operation_id = $operation);
+
+-- name: approval_version
+-- A number that changes with the records of an operation, their dead letters and their edits; it needs no body.
+SELECT concat_ws(' ', count(*), sum(hash(
+           records.ord, records.message_id, records.state, records.revision, dead_letters.state, dead_letters.state_at,
+           dead_letters.topic, dead_letters.cluster_id, dead_letters.partition, dead_letters.key, dead_letters.value_size,
+           dead_letters.replayable, dead_letters.quarantined, dead_letters.verdict, dead_letters.failed_at,
+           dead_letters.replay_count)),
+       (SELECT concat_ws(' ', count(*), sum(hash(message_id, number, made_at, undone_at))) FROM dead_letter_revisions
+        WHERE message_id IN (SELECT message_id FROM operation_records WHERE operation_id = $operation))) AS version
+FROM operation_records AS records LEFT JOIN dead_letters USING (message_id)
+WHERE records.operation_id = $operation;
+
+-- name: approval_hashes
+-- The dead letters of an operation with their bodies and edits as hashes, one row for each part from $first to $last. A join
+-- with dead_letter_bodies by the id would read the values of all bodies.
+WITH chosen AS MATERIALIZED (
+    SELECT ord, message_id, state FROM operation_records
+    WHERE operation_id = $operation AND ord >= $first * 4096 AND ord < ($last + 1) * 4096
+), located AS MATERIALIZED (
+    SELECT message_id, bodies.rowid AS body FROM chosen JOIN dead_letter_bodies AS bodies USING (message_id)
+), contents AS (
+    SELECT located.message_id, bodies.value, bodies.timestamp_ms, bodies.headers
+    FROM located JOIN dead_letter_bodies AS bodies ON bodies.rowid = located.body
+), edits AS (
+    SELECT message_id, sha256(string_agg(concat(
+               number, chr(31), coalesce(sha256(key), 'null'), chr(31), coalesce(sha256(value), 'null'), chr(31),
+               sha256(headers)), chr(30) ORDER BY number)) AS edits
+    FROM dead_letter_revisions
+    WHERE undone_at IS NULL AND message_id IN (SELECT message_id FROM chosen)
+    GROUP BY message_id
+)
+SELECT ord // 4096 AS part, sha256(string_agg(message_id, chr(31) ORDER BY ord)) AS ids,
+       sha256(string_agg(content, '' ORDER BY ord)) AS contents,
+       sha256(string_agg(edits, '' ORDER BY ord)) AS edits
 FROM (
-    SELECT records.ord, records.message_id,
+    SELECT chosen.ord, chosen.message_id, coalesce(edits.edits, '-') AS edits,
            sha256(concat(
-               records.state, chr(31), coalesce(dead_letters.state, ''), chr(31), coalesce(dead_letters.topic, ''), chr(31),
+               chosen.state, chr(31), coalesce(dead_letters.state, ''), chr(31), coalesce(dead_letters.topic, ''), chr(31),
                coalesce(dead_letters.cluster_id, ''), chr(31), coalesce(dead_letters.partition::VARCHAR, ''), chr(31),
                coalesce(dead_letters.replayable, FALSE), chr(31), coalesce(dead_letters.quarantined, FALSE), chr(31),
-               coalesce(sha256(dead_letters.key), 'null'), chr(31), coalesce(sha256(bodies.value), 'null'), chr(31),
-               coalesce(bodies.timestamp_ms::VARCHAR, ''), chr(31), sha256(coalesce(bodies.headers, ''))
+               coalesce(sha256(dead_letters.key), 'null'), chr(31), coalesce(sha256(contents.value), 'null'), chr(31),
+               coalesce(contents.timestamp_ms::VARCHAR, ''), chr(31), sha256(coalesce(contents.headers, ''))
            )) AS content
-    FROM operation_records AS records
+    FROM chosen
     LEFT JOIN dead_letters USING (message_id)
-    LEFT JOIN dead_letter_bodies AS bodies USING (message_id)
-    WHERE records.operation_id = $operation)
+    LEFT JOIN contents USING (message_id)
+    LEFT JOIN edits USING (message_id))
 GROUP BY part ORDER BY part;
 
 -- name: approval_effect
@@ -77,10 +124,12 @@ SELECT coalesce(sum(records), 0)::BIGINT AS records FROM replay_starts
 WHERE person = $person AND request_id IS NULL AND started_at > $since AND operation_id <> $operation;
 
 -- name: approval_time
--- The latest time that this store knows of an operator's act: a clock that was set back does not go behind it.
-SELECT greatest($now::DOUBLE, coalesce((SELECT max(acted_at) FROM audit), 0),
-                coalesce((SELECT max(greatest(requested_at, coalesce(decided_at, 0), coalesce(closed_at, 0)))
-                          FROM replay_requests), 0)) AS now;
+-- The latest time that this store knows of a request or a start, at most $skew seconds after now: a clock that was set back
+-- does not go behind it, and the row of a host whose clock is ahead does not stop it.
+SELECT greatest($now::DOUBLE, least($now::DOUBLE + $skew, greatest(
+           coalesce((SELECT max(greatest(requested_at, coalesce(decided_at, 0), coalesce(closed_at, 0)))
+                     FROM replay_requests), 0),
+           coalesce((SELECT max(started_at) FROM replay_starts), 0)))) AS now;
 
 -- name: request_insert
 -- Insert a pending request.

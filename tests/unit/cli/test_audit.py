@@ -252,7 +252,6 @@ def test_no_statement_updates_or_deletes_audit_rows():
     using = re.compile(r"(?:FROM|INTO|JOIN)\s+audit\b", re.I)  # not the pipeline's audits
     assert {name for name, query in queries().items() if using.search(query.sql)} == {
         "add_audit",
-        "approval_time",
         "audit_actions",
         "audit_latest",
         "replay_acts",

@@ -6,8 +6,9 @@ import os
 
 import pytest
 
+from producer_core._internal.identity import Identity
 from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
-from producer_core.errors import ConfigError
+from producer_core.errors import ConfigError, NotPermitted
 from producer_core.replay.operation import end_abandoned
 from tests.fixtures.approvals import POLICY, write_policy
 
@@ -112,3 +113,59 @@ def test_a_runner_or_a_dashboard_adopts_the_file_before_the_first_replay(store, 
     path.write_text(POLICY.replace("replays_above = 2", "replays_above = 3"))
     end_abandoned(store, 5002.0)
     assert len(audited(store)) == 2
+
+
+STRICTER = POLICY.replace("replays_above = 2", "replays_above = 1")
+
+
+def test_two_hosts_with_different_files_do_not_adopt_them_in_turns(store, tmp_path, monkeypatch):
+    path = write_policy(monkeypatch, tmp_path)
+    for second, text in enumerate((POLICY, STRICTER, POLICY, STRICTER, POLICY)):  # one path, two hosts
+        path.write_text(text)
+        end_abandoned(store, 5000.0 + second)
+    assert len(audited(store)) == 2
+    with pytest.raises(ConfigError, match="is an earlier policy of this store, so no replay can be started"):
+        adopt(store)
+    assert policy_of_another_host(store, monkeypatch).replays_above == 1
+
+
+def policy_of_another_host(store, monkeypatch):
+    """Return the policy for a process without a file."""
+    monkeypatch.delenv("PRODUCER_CORE_POLICY")
+    return policy_of(store)
+
+
+def superseded(store, tmp_path, monkeypatch, later=STRICTER):
+    """Return the path of a file whose text the store adopted and replaced."""
+    path = write_policy(monkeypatch, tmp_path)
+    adopt(store)
+    path.write_text(later)
+    adopt(store)
+    path.write_text(POLICY)
+    return path
+
+
+def adopt_again(store, who):
+    with store.borrow(write=True):
+        return adopt_policy(store, who=Identity(who), origin="dashboard", now=5000.0, again=True)
+
+
+def test_an_admin_adopts_an_earlier_policy_again(store, tmp_path, monkeypatch):
+    superseded(store, tmp_path, monkeypatch)
+    assert adopt_again(store, "root-of-all").replays_above == 2
+    assert adopt(store).replays_above == 2
+    assert len(audited(store)) == 3
+
+
+def test_an_operator_does_not_adopt_an_earlier_policy_where_there_are_admins(store, tmp_path, monkeypatch):
+    superseded(store, tmp_path, monkeypatch)
+    with pytest.raises(NotPermitted, match="ann is an operator"):
+        adopt_again(store, "ann")
+    assert len(audited(store)) == 2
+
+
+def test_an_operator_adopts_an_earlier_policy_where_there_is_no_admin(store, tmp_path, monkeypatch):
+    superseded(store, tmp_path, monkeypatch, later=STRICTER.replace('admin = ["root-of-all"]', ""))
+    with pytest.raises(NotPermitted):
+        adopt_again(store, "ben")
+    assert adopt_again(store, "ann").replays_above == 2

@@ -89,7 +89,7 @@ def test_an_edit_does_not_take_a_replay_out_of_the_count_of_its_person(store, cl
     started(store, clock)
     edit(store, clock, fields({"amount": 1}), ids[0])
 
-    with pytest.raises(ApprovalRequired, match="With the 2 records that ada@example.com replayed"):
+    with pytest.raises(ApprovalRequired, match=f"With the 2 records that {ADA} replayed"):
         started(store, clock, topic="payments")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,14 @@ from tests.fixtures.approvals import write_policy
 
 
 @pytest.fixture
-def place(tmp_path):
-    file = tmp_path / "there" / "store.duckdb"
-    file.parent.mkdir()
-    file.write_bytes(b"")
-    return file
+def place():
+    """The file of a store in a folder that other users can reach, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as outer:
+        Path(outer).chmod(0o755)
+        file = Path(outer) / "there" / "store.duckdb"
+        file.parent.mkdir()
+        file.write_bytes(b"")
+        yield file
 
 
 def as_another_user(file, then):
@@ -51,8 +56,6 @@ def test_the_owner_of_the_store_is_only_advised(place):
 def test_for_another_user_it_depends_on_the_permission_to_write(place, mode, folder, level):
     place.chmod(mode)
     place.parent.chmod(folder)
-    for parent in place.parents[1:4]:
-        parent.chmod(parent.stat().st_mode | 0o055)
     assert as_another_user(place, lambda: enforcement(place, "the store").level) == level
 
 

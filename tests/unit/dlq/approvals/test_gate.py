@@ -326,6 +326,43 @@ def test_a_clock_that_is_set_back_revives_no_expired_approval(store, clock, poli
         go(store, clock, operation)
 
 
+def a_year_ahead(store, clock):
+    """Write what a host writes whose clock is a year ahead: an audit row, and a request that it decided."""
+    with store.borrow(write=True) as connection:
+        later = clock.now + 365 * 86_400
+        connection.execute("INSERT INTO audit BY NAME SELECT ? AS acted_at, 'ann' AS who, 'cli' AS origin, 'ack' AS action,"
+                           " '{}' AS selection, 1 AS count, '' AS outcome", [later])  # fmt: skip
+        connection.execute("UPDATE replay_requests SET decided_at = ? WHERE state = 'refused'", [later])
+
+
+def test_a_clock_that_is_a_year_ahead_neither_expires_a_request_nor_keeps_it(store, clock, policy):
+    operation, first = asked(store, clock)
+    requests.refuse(
+        store, first.request_id, who=GRACE, origin="dashboard", reason="too many", clock=lambda: clock.now
+    )
+    with pytest.raises(ApprovalRequired) as raised:
+        go(store, clock, operation)
+    second = requests.get_request(store, raised.value.request_id)
+    a_year_ahead(store, clock)
+
+    requests.expire_requests(store, clock.now)
+    assert requests.get_request(store, second.request_id).state == "pending"
+    approve(store, clock, second)
+    clock.forward(24 * 3600)
+    with pytest.raises(ApprovalRequired):
+        go(store, clock, operation)
+    assert requests.get_request(store, second.request_id).state == "expired"
+
+
+def test_a_clock_that_is_a_year_ahead_does_not_make_small_replays_count_together(store, clock, policy):
+    add_dead_letters(store, 2)
+    DeadLetters(store).add([dead_letter(10, topic="payments")])
+    a_year_ahead(store, clock)
+    go(store, clock, checked(store, clock, selection=DeadLetterFilter(topic="orders")))
+    clock.forward(gate.TOGETHER + requests.CLOCK_SKEW + 1)
+    assert go(store, clock, checked(store, clock, selection=DeadLetterFilter(topic="payments"))).state == "planned"  # fmt: skip
+
+
 def test_a_requested_replay_does_not_expire_while_its_request_is_open(store, clock, policy):
     operation, _ = asked(store, clock)
     clock.forward(5 * 3600)
