@@ -184,6 +184,7 @@ def test_a_big_replay_is_sent_after_a_second_person_approves(shop, cluster, brow
     shop.limit(topic, FIXED)
 
     with browsing.window(browser, **DESKTOP) as mine, browsing.window(browser, **DESKTOP) as theirs:
+        mine.set_default_timeout(300_000)  # on a loaded machine, the transactions of 260 records take minutes
         ada, grace = Operator(mine, address), Operator(theirs, address, "grace")
         ada.begin()
         open_topic(ada, topic, 100)
