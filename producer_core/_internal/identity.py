@@ -56,13 +56,20 @@ class Identity(str):
             "names": sorted(self.names),
             "persons": sorted(self.persons),
             "groups": sorted(self.groups),
+            "account": self.account,
         }
         return orjson.dumps(kept).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Identity:
         kept = orjson.loads(text)
-        return cls(kept["text"], names=kept["names"], persons=kept["persons"], groups=kept["groups"])
+        return cls(
+            kept["text"],
+            names=kept["names"],
+            persons=kept["persons"],
+            groups=kept["groups"],
+            account=str(kept.get("account") or ""),
+        )
 
 
 def canonical(name: str) -> str:

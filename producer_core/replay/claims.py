@@ -169,13 +169,7 @@ class ReplayClaims:
             starts = (
                 bool(operation.go_at_once)
                 and dry_run(self._store, DeadLetterFilter(), operation=operation, check=found).safe
-                and gate.admit_without_asking(
-                    self._store,
-                    self.operation_id,
-                    who=operation.who,
-                    origin=operation.origin,
-                    now=self._clock(),
-                )
+                and gate.admit_without_asking(self._store, self.operation_id, now=self._clock())
             )
             self._change("replay_flag", ids=list(flags), flags=list(flags.values()))
             self._change(

@@ -139,6 +139,8 @@ def plan(
                 inconclusive=inconclusive,
                 reason=reason,
             )
+            if go_by_itself:
+                gate.keep_requester(store, operation_id, who=who, origin=origin)
             _freeze(store, operation_id, selection, None if to_cluster else cluster, limit, allow_quarantined)
             store.execute("replay_planned", operation=operation_id)
             planned = _end_if_empty(store, get(store, operation_id), now)

@@ -79,6 +79,7 @@ LEFT_OUT = frozenset(
     {
         "edit_drafts",  # private to the operator who types them
         "approval_policies",  # those of the reader apply
+        "replay_requesters",  # nothing starts by itself in a bundle
         "replay_starts",  # no page shows them; the audit log has each start
         "merged_batches",
         "pipeline_progress",

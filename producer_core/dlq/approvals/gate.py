@@ -136,11 +136,21 @@ def admit_planned(store: Store, operation_id: str, *, who: str, origin: str, now
     return True
 
 
-def admit_without_asking(store: Store, operation_id: str, *, who: str, origin: str, now: float) -> bool:
+def keep_requester(store: Store, operation_id: str, *, who: str, origin: str) -> None:
+    """Keep who asks for an operation that starts by itself. Call it in the write block that plans it."""
+    identity = identify(who, origin).to_json()
+    store.execute("approval_keep_requester", operation=operation_id, identity=identity)
+
+
+def admit_without_asking(store: Store, operation_id: str, *, now: float) -> bool:
     """Admit an operation that starts by itself after its check; return False if it needs an approval first.
 
-    Call it in the write block that starts the operation.
+    It counts for its requester, whose identity was kept with it: this process is that of the runner. Call it in the write
+    block that starts the operation.
     """
+    (operation,) = store.rows("operations", operation=operation_id)
+    kept = store.rows("approval_requester", operation=operation_id)
+    who, origin = Identity.from_json(kept[0]["identity"]) if kept else operation["who"], operation["origin"]
     start = _start(store, operation_id, who=who, origin=origin, now=now)
     if start is None or _was_admitted(store, start):
         return True

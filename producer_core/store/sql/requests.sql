@@ -108,6 +108,14 @@ FROM operation_records AS records JOIN operations USING (operation_id) JOIN dead
 WHERE records.operation_id = $operation AND records.state IN ('pending', 'claimed')
 GROUP BY dead_letters.topic ORDER BY count(*) DESC, dead_letters.topic;
 
+-- name: approval_requester
+-- Who asked for a replay that starts by itself; no row for another replay, or from an earlier version.
+SELECT identity FROM replay_requesters WHERE operation_id = $operation;
+
+-- name: approval_keep_requester
+-- Keep who asks for a replay that starts by itself.
+INSERT INTO replay_requesters BY NAME SELECT $operation AS operation_id, $identity AS identity;
+
 -- name: approval_start
 -- Admit the start of a replay.
 INSERT INTO replay_starts BY NAME
