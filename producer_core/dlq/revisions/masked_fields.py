@@ -14,12 +14,15 @@ from producer_core.dlq.revisions.refusal import NotEdited
 
 _ABSENT = object()
 Path = tuple[str | int, ...]
+_SHORTEST_QUOTED = 4
+"""Characters from which a masked value is looked for within other texts. A shorter one occurs in too many."""
 
 
 def check_value(before: Any, after: Any) -> None:
-    """Raise NotEdited if a masked field of the decoded value differs, or if a changed field contains the mask.
+    """Raise NotEdited if a masked field of the decoded value differs, if a changed field contains the mask, or if the result
+    shows a masked value.
 
-    Both are checked on the result, so it does not matter how the change was made: by field, by SQL, by a function or as a
+    All are checked on the result, so it does not matter how the change was made: by field, by SQL, by a function or as a
     whole value that was copied from a page.
     """
     if is_hidden("values"):
@@ -30,6 +33,22 @@ def check_value(before: Any, after: Any) -> None:
     for path, text in _texts(after, ()):
         if HIDDEN in text and _at(before, path) != text:
             raise NotEdited("masked", f"{path_text(path)} would contain the mask {HIDDEN}.")
+    _check_shown(before, after)
+
+
+def _check_shown(before: Any, after: Any) -> None:
+    """Raise NotEdited if the result shows a masked value: a copy, or one whose neighbour no longer makes it a secret."""
+    secrets = {text for _, item in masked_fields(before) for _, text in _leaves(item, ()) if text}
+    if not secrets:
+        return
+    shown = set(_leaves(mask(before), ()))
+    for path, text in _leaves(mask(after), ()):
+        if (path, text) not in shown and any(_quotes(text, secret) for secret in secrets):
+            raise NotEdited("masked", "The change would show a masked value in a field that is not masked.")
+
+
+def _quotes(text: str, secret: str) -> bool:
+    return secret in text if len(secret) >= _SHORTEST_QUOTED else secret == text
 
 
 def check_whole_value(before: bytes | None, after: Any) -> None:
@@ -94,6 +113,19 @@ def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from _texts(item, (*path, number))
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the names of fields, and the texts and numbers, as texts."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield (*path, name), name
+            yield from _leaves(item, (*path, name))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _leaves(item, (*path, number))
+    elif value is not None and not isinstance(value, bool):
+        yield path, str(value)
 
 
 def _at(value: Any, path: Path) -> Any:

@@ -84,3 +84,33 @@ def test_the_mask_never_becomes_the_value_of_bytes_without_fields():
         masked_fields.check_whole_value(b'{"password": "hunter2",,}', {"password": HIDDEN})
     with pytest.raises(NotEdited):
         masked_fields.check_key(HIDDEN.encode())
+
+
+TYPED = {"name": "password", "value": "hunter2", "note": "x"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        fields({"name": "colour"}),  # the value of a field with a secret name is masked, and now would not be
+        SqlChange("json_merge_patch(value, json_object('note', value->>'value'))"),
+        SqlChange("json_merge_patch(value, json_object('note', concat('was ', value->>'value')))"),
+        SqlChange("json_merge_patch(value, json_object(value->>'value', 1))"),
+        FunctionChange(lambda value: value | {"copy": {"of": [value["value"]]}}),
+    ],
+)
+def test_a_change_that_would_show_a_masked_value_is_refused(store, clock, change):
+    add(store, json_dead_letter(1, TYPED))
+
+    preview = Editor(store, clock=clock).preview(ALL, change)
+
+    assert (preview.count, preview.refused) == (0, {"masked": 1})
+    assert "hunter2" not in str(preview.refusals) + str(preview.samples)
+
+
+def test_a_change_with_a_text_that_only_has_a_short_masked_value_in_it_is_kept(store, clock):
+    add(store, json_dead_letter(1, {"password": "1", "amount": 5, "note": "1", "token": "note"}))
+
+    preview = Editor(store, clock=clock).preview(ALL, fields({"amount": 10, "note": "11"}))
+
+    assert (preview.count, preview.refused) == (1, {})
