@@ -115,7 +115,8 @@ class Editor:
         ids = where.ids if only_ids else self._edited(where)
         with self._store.borrow(write=True) as connection:
             check_operator(self._store, who=who, origin=origin, now=self._clock())
-            ids = [replacement_of(connection, message_id) or message_id for message_id in ids]
+            named = (replacement_of(connection, message_id) or message_id for message_id in ids)
+            ids = list(dict.fromkeys(named))  # an original and its edit are one
             undone = undo_revisions.undo(connection, ids, now=self._clock(), who=who, origin=origin)
             text = " ".join(
                 [f"Undid {plural(len(undone.ids), 'edit')}.", *undone.reasons, *_paused(undone.paused)]

@@ -214,6 +214,15 @@ def test_a_sent_edit_that_may_have_arrived_is_not_undone_and_its_next_edit_is_a_
     assert json.loads(Editor(store).lineage(new).revisions[0].value) == {"order": 5, "amount": 7}
 
 
+def test_an_undo_of_an_original_and_of_its_edit_is_one_undo(store, clock):
+    (one,) = add(store, json_dead_letter(1, **DOUBTFUL))
+    new = edit(store, fields({"amount": 7}), one, clock=clock).replacements[one]
+
+    undone = Editor(store, clock=clock).undo(DeadLetterFilter(ids=(one, new), state=None), **ANN)
+
+    assert (undone.count, undone.left) == (1, 0) and undone.text.startswith("Undid 1 edit.")
+
+
 def test_of_two_editors_the_second_changes_nothing(store, clock):
     (one,) = add(store, json_dead_letter(1))
     editor, where = Editor(store, clock=clock), DeadLetterFilter(ids=(one,))
