@@ -2,8 +2,9 @@
 
 -- name: cause_resolutions
 -- Each resolution, the earliest first, of one cause or of all. For the latest one that has not ended: the first failure since
--- (back_at, with its version back_in), the number of such dead letters, how many of them are pending, and their topics. Only an
--- incident bundle has a back_at for it in the table, because it need not have the dead letter.
+-- (back_at, with its version back_in), the number of such dead letters, how many of them are pending, and their topics. An
+-- original that was archived for its edit does not count beside it. Only an incident bundle has a back_at for the latest one in
+-- the table, because it need not have the dead letter.
 WITH latest AS (
     SELECT fingerprint, resolved_at, fixed_in, old_versions FROM cause_resolutions
     WHERE ended_at IS NULL AND ($fingerprint IS NULL OR fingerprint = $fingerprint)
@@ -15,6 +16,8 @@ WITH latest AS (
       ON d.fingerprint = r.fingerprint AND d.failed_at > r.resolved_at
      AND (r.fixed_in = '' OR NOT list_contains(r.old_versions, coalesce(d.application_version, '')))
     WHERE d.failed_at > (SELECT min(resolved_at) FROM latest)
+      AND d.message_id NOT IN (
+          SELECT replaced_id FROM dead_letter_revisions WHERE replaced_id IS NOT NULL AND undone_at IS NULL)
     GROUP BY d.fingerprint
 )
 SELECT c.fingerprint, c.resolved_at, c.who, c.note, c.fixed_in, c.ended_at, c.ended_by,
@@ -30,8 +33,10 @@ WHERE $fingerprint IS NULL OR c.fingerprint = $fingerprint
 ORDER BY c.resolved_at, c.fingerprint;
 
 -- name: cause_versions
--- The versions that failed for a cause, and the number of its dead letters.
-SELECT coalesce(application_version, '') AS version, count(*) AS count FROM dead_letters WHERE fingerprint = $fingerprint
+-- The versions that failed for a cause, and the number of its dead letters, without originals that were archived for an edit.
+SELECT coalesce(application_version, '') AS version, count(*) AS count FROM dead_letters
+WHERE fingerprint = $fingerprint AND message_id NOT IN (
+    SELECT replaced_id FROM dead_letter_revisions WHERE replaced_id IS NOT NULL AND undone_at IS NULL)
 GROUP BY ALL ORDER BY version;
 
 -- name: cause_resolved

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.revisions.editor import Editor
 from producer_core.errors import ConfigError
 from producer_core.store.resolved_causes import cause_status, cause_statuses, reopen_cause, resolve_cause
 from tests.fixtures.dead_letters import NOW, dead_letter
+from tests.fixtures.edits import fields
 
 
 @pytest.fixture
@@ -107,3 +109,17 @@ def test_an_impossible_change_is_refused(store, dead):
         resolve(store)
     with pytest.raises(ConfigError, match="printable"):
         resolve_cause(store, "f2", who="ada", origin="cli", now=NOW, fixed_in="4\n2")
+
+
+def test_an_edit_and_its_archived_original_are_one_dead_letter_of_the_cause(store, dead):
+    resolve(store)
+    (back,) = [failed(6, NOW + 20, "4.2.1", value=b'{"amount": 1}', verdict="possibly_persisted")]
+    dead.add([back])
+    editor = Editor(store, clock=lambda: NOW + 9_000)
+    preview = editor.preview(DeadLetterFilter(ids=(back.message_id,)), fields({"amount": 2}))
+    assert editor.keep(preview, who="ada", origin="cli", reason="wrong amount").count == 1
+
+    status = cause_status(store, "f1")
+
+    assert (status.count, status.pending, status.present.back_in) == (1, 1, "4.2.1")
+    assert store.rows("cause_versions", fingerprint="f1")[-1] == {"version": "4.2.1", "count": 1}
