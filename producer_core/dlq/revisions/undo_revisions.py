@@ -52,7 +52,10 @@ class Undone:
 def undo(
     connection: duckdb.DuckDBPyConnection, ids: Sequence[str], *, now: float, who: str, origin: str
 ) -> Undone:
-    """Undo the current revision of each of these dead letters, unless it may have been sent."""
+    """Undo the current revision of each of these dead letters, unless it may have been sent.
+
+    A purged edit that was a dead letter of its own stays purged, and its original is pending again.
+    """
     replay_waves.begin_change(connection)
     revisions, left = current(connection, ids), Counter[str]()
     rows = fetch(connection, "dead_letters", ("message_id", "state", "verdict"), ids)
@@ -78,7 +81,7 @@ def _problem(
     """Return why a revision cannot be undone, as a key of _REASONS or a state; None if it can."""
     if row is None or revision is None:
         return "unedited"
-    if row["state"] != "dead":
+    if row["state"] != "dead" and not (row["state"] == "purged" and revision.replaced_id):
         return str(row["state"])
     if row["verdict"] not in SAFE_VERDICTS:
         return "sent"
@@ -143,10 +146,13 @@ def _apply_previous(connection: duckdb.DuckDBPyConnection, undone: Sequence[Revi
 
 
 def _remove_replacement(connection: duckdb.DuckDBPyConnection, revision: Revision, original: str) -> None:
-    """Delete the dead letter that the edit was. Its undone revisions become those of the original."""
+    """Delete the dead letter that the edit was, unless it was purged. Its undone revisions become those of the original."""
     earlier = all_of(connection, [original]).get(original, [])
     connection.execute(
         _MOVE_LINEAGE, [original, max((one.number for one in earlier), default=0), revision.message_id]
     )
+    row = fetch(connection, "dead_letters", ("message_id", "state"), [revision.message_id])
+    if row[revision.message_id]["state"] == "purged":
+        return  # its events say who purged it
     for table in ("dead_letters", "dead_letter_bodies", "letter_events"):
         lookup.delete(connection, table, [revision.message_id])

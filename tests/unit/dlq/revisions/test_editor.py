@@ -223,6 +223,29 @@ def test_an_undo_of_an_original_and_of_its_edit_is_one_undo(store, clock):
     assert (undone.count, undone.left) == (1, 0) and undone.text.startswith("Undid 1 edit.")
 
 
+@pytest.mark.parametrize("verdict", ["not_sent", "possibly_persisted"])
+def test_an_original_whose_edit_was_purged_comes_back_unless_the_edit_may_have_arrived(store, clock, verdict):
+    (one,) = add(store, json_dead_letter(1, **DOUBTFUL))
+    new = edit(store, fields({"amount": 7}), one, clock=clock).replacements[one]
+    with store.borrow(write=True) as connection:
+        connection.execute("UPDATE dead_letters SET verdict = ? WHERE message_id = ?", [verdict, new])
+    dead, edited = DeadLetters(store, clock=clock), DeadLetterFilter(ids=(new,), state=None)
+    dead.archive(edited, **BY)
+    clock.forward(1)
+    assert dead.purge(edited, **BY, confirmation="purge 1", min_age=0).count == 1
+
+    undone = undo(store, one, clock=clock)
+
+    came_back = verdict == "not_sent"
+    assert (undone.count, undone.left) == ((1, 0) if came_back else (0, 1))
+    assert dead.get(one).state == ("dead" if came_back else "archived")
+    assert dead.get(new).state == "purged"
+    if came_back:
+        assert Editor(store).decoded(one).now.view == {"order": 1, "amount": 12.5}
+    else:
+        assert "may be on the topic" in undone.text
+
+
 def test_of_two_editors_the_second_changes_nothing(store, clock):
     (one,) = add(store, json_dead_letter(1))
     editor, where = Editor(store, clock=clock), DeadLetterFilter(ids=(one,))
