@@ -137,7 +137,7 @@ def admit_planned(store: Store, operation_id: str, *, who: str, origin: str, now
 
 
 def keep_requester(store: Store, operation_id: str, *, who: str, origin: str) -> None:
-    """Keep who asks for an operation that starts by itself. Call it in the write block that plans it."""
+    """Keep the identity of the requester of an operation that starts by itself. Call it in the write block that plans it."""
     identity = identify(who, origin).to_json()
     store.execute("approval_keep_requester", operation=operation_id, identity=identity)
 
