@@ -47,7 +47,9 @@ FROM dead_letters d
 LEFT JOIN (
     SELECT message_id, max(happened_at) FILTER (what = 'archived') AS archived_at,
            max(happened_at) FILTER (what = 'imported') AS imported_at
-    FROM (SELECT message_id, happened_at, what FROM letter_events WHERE what = 'imported'
+    FROM (SELECT message_id, happened_at, what FROM letter_events
+          WHERE what = 'imported'
+            AND message_id IN (SELECT message_id FROM dead_letters WHERE state NOT IN ('dead', 'replaying'))
           UNION ALL
           SELECT message_id, happened_at, what FROM letter_events
           WHERE what = 'archived' AND message_id IN (SELECT message_id FROM dead_letters WHERE state = 'purged'))
