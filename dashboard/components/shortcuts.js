@@ -33,6 +33,7 @@ export default function ({ data, parentElement }) {
   const listening = root.pcData
   root.pcData = data
   root.dataset.selected = data.selected
+  root.dataset.current = data.current ?? ''
   if (listening) return
   const listen = event => {
     if (!root.isConnected) return removeEventListener('keydown', listen, true)

@@ -125,26 +125,26 @@ def opened(page, message_id):
     page.locator(".st-key-pc-dead-letter").get_by_text(message_id).first.wait_for()
 
 
+def keys_act_on(page, current="", *, selected=0):
+    """Wait until the server has drawn the buttons for this state of the list. Before that, keys do nothing."""
+    state = f'.pc-shortcuts[data-current="{current}"][data-selected="{selected}"]'
+    page.locator(state).wait_for(state="attached")
+
+
 def test_a_keyboard_is_enough(load, page, address):
     load.fail("keyboard", 4)
     first, second, third, last = dead_letters(page, address, "keyboard", 4)
     load.broker.accept("keyboard")
 
+    keys_act_on(page)
     page.keyboard.press("r")
     page.keyboard.press("c")  # without a selection and an open record, nothing happens
-    row = page.locator(f'.pc-dead-letters tr[data-key="{first}"]')
-
-    def opens():
-        """Press the keys again if the page was drawn between them, which takes the focus from the row."""
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        page.wait_for_timeout(5000)
-        return "pc-selected" in row.get_attribute("class")
-
-    eventually(opens)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
     opened(page, first)
     page.keyboard.press("ArrowDown")
     opened(page, second)
+    keys_act_on(page, second)
     page.keyboard.press("c")
     page.get_by_text("Archived. Restore makes it pending again.").wait_for()
     assert load.dead_letters.get(second).state == "archived"
@@ -152,7 +152,7 @@ def test_a_keyboard_is_enough(load, page, address):
     opened(page, third)
     page.keyboard.press("x")
     button(page, "Replay 1").wait_for()
-    page.locator('.pc-shortcuts[data-selected="1"]').wait_for(state="attached")  # before that, r does nothing
+    keys_act_on(page, third, selected=1)
     page.keyboard.press("r")
     eventually(lambda: load.dead_letters.get(third).state == "replayed")
     page.keyboard.press("Escape")
