@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import time
 
@@ -14,7 +13,7 @@ from producer_core.dashboard.auth.password import hashed
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.approvals import requests
 from producer_core.store import Store
-from tests.acceptance.dashboard.test_sign_in import SECRET, command, keep, sign_in
+from tests.acceptance.dashboard.test_sign_in import SECRET, command, keep, listening, sign_in
 from tests.fixtures.approvals import write_policy
 from tests.fixtures.replays import CLUSTER, add_dead_letters, preflight_done, write_heartbeat
 from tests.support import eventually
@@ -59,23 +58,7 @@ def address(folder, store):
     lines = (f'{name} = "{hashed(SECRET)}"' for name in ("ada", "grace", "ben"))
     secrets.write_text("[dashboard.passwords]\n" + "\n".join(lines) + "\n")
     with command(folder, "--port", "8974") as process:
-        output = []
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(output))):
-            line = process.stdout.readline()
-            assert line, "".join(output)
-            output.append(line)
-        yield found[0]
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-        started = playwright.chromium.launch(executable_path=chromium, args=options)
-        yield started
-        started.close()
+        yield listening(process)[0]
 
 
 @contextlib.contextmanager

@@ -60,6 +60,16 @@ def command(folder, *options):
         process.stdout.close()
 
 
+def listening(process):
+    """Return the address that the command prints once its server listens, and its output until then."""
+    output = []
+    while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(output))):
+        line = process.stdout.readline()
+        assert line, "".join(output)
+        output.append(line)
+    return found[0], "".join(output)
+
+
 @pytest.fixture(scope="module")
 def address(folder, store):
     secrets = folder / ".streamlit" / "secrets.toml"
@@ -69,24 +79,9 @@ def address(folder, store):
         f'{LONG_NAME} = "{hashed(SECRET)}"\n'
     )
     with command(folder, "--port", "8970", "--address", "0.0.0.0") as process:
-        output = []
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+", " ".join(output))):
-            line = process.stdout.readline()
-            assert line, "".join(output)
-            output.append(line)
-        assert "plain HTTP" in "".join(output)
-        yield found[0]
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
-        started = playwright.chromium.launch(executable_path=chromium, args=options)
-        yield started
-        started.close()
+        found, output = listening(process)
+        assert "plain HTTP" in output
+        yield found
 
 
 @pytest.fixture

@@ -55,14 +55,14 @@ def planned(store, broker):
     )
 
 
-def on_topic(broker) -> Counter:
-    """Return how often an ordinary consumer reads each id."""
+def orders_on(broker):
+    """Return the records that an ordinary consumer reads from the topic."""
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "count",
         "enable.partition.eof": True,
     }
-    reader, seen, ends = Consumer(settings), Counter(), 0
+    reader, found, ends = Consumer(settings), [], 0
     reader.assign([TopicPartition("orders", number, 0) for number in range(2)])
     while ends < 2:
         message = reader.poll(60)
@@ -70,9 +70,14 @@ def on_topic(broker) -> Counter:
         if message.error() is not None:
             ends += 1
         else:
-            seen[id_text(record_id(message.headers()))] += 1
+            found.append(message)
     reader.close()
-    return seen
+    return found
+
+
+def on_topic(broker) -> Counter:
+    """Return how often an ordinary consumer reads each id."""
+    return Counter(id_text(record_id(message.headers())) for message in orders_on(broker))
 
 
 def test_a_record_acknowledged_before_a_kill_is_found_and_not_sent_twice(store, broker):

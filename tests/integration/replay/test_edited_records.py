@@ -10,7 +10,6 @@ import time
 from collections import Counter
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from producer_core import replay
 from producer_core.brokers import embedded
@@ -19,7 +18,7 @@ from producer_core.dlq.revisions.editor import Editor
 from producer_core.messages import id_text, record_id
 from tests.fixtures.edits import ANN, add, edit, fields, json_dead_letter, malformed, undo
 from tests.fixtures.replays import ALL, CLUSTER, ScriptedSender, message_id, runner
-from tests.integration.replay.test_claims import child
+from tests.integration.replay.test_claims import child, orders_on
 from tests.support import ROOT, eventually
 
 COUNT = 40
@@ -33,23 +32,10 @@ def broker():
 
 def on_topic(broker):
     """Return the id, the value and the headers of each record on the topic."""
-    settings = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "group.id": "count",
-        "enable.partition.eof": True,
-    }
-    reader, found, ends = Consumer(settings), [], 0
-    reader.assign([TopicPartition("orders", number, 0) for number in range(2)])
-    while ends < 2:
-        message = reader.poll(60)
-        assert message is not None
-        if message.error() is not None:
-            ends += 1
-        else:
-            headers = dict(message.headers())
-            found.append((id_text(record_id(message.headers())), json.loads(message.value()), headers))
-    reader.close()
-    return found
+    return [
+        (id_text(record_id(message.headers())), json.loads(message.value()), dict(message.headers()))
+        for message in orders_on(broker)
+    ]
 
 
 @pytest.mark.timeout(300)

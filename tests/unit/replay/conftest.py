@@ -6,20 +6,9 @@ import pytest
 
 from producer_core.replay import preflight
 from producer_core.replay.broker_check import BrokerCheck, TopicCheck
-from producer_core.store import Store
-from tests.fixtures.replays import FakeClock
+from tests.fixtures.clocked_store import clock, store
 
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path, clock):
-    with_store = Store.open(tmp_path / "store.duckdb", clock=clock)
-    yield with_store
-    with_store.close()
+__all__ = ["clock", "sees", "store"]
 
 
 @pytest.fixture
