@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core.dlq import codec, lookup, replay_waves
 from producer_core.dlq.event_lookup import find_events
@@ -19,10 +19,6 @@ from producer_core.store.merge import insert
 if TYPE_CHECKING:
     import duckdb
 
-_MERGED_COLUMNS = (
-    *("message_id", "failed_at", "accepted_at", "replay_count", "quarantined", "operation_id"),
-    *("application", "first_failed_at", "application_version"),
-)
 _BODY_COLUMNS = ("message_id", "attempts")
 _ORIGINAL_COLUMNS = ("message_id", "value", "headers", "timestamp_ms")
 _APPLICATIONS = """
@@ -30,7 +26,22 @@ _APPLICATIONS = """
  WHERE list_contains(?, producer_id)"""
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
-Stored = tuple[float, float, int, bool, str | None, str, float | None, str, tuple[Attempt, ...]]
+
+class Stored(NamedTuple):
+    """What the store keeps of a message that becomes a dead letter again. The first fields are columns of `dead_letters`."""
+
+    failed_at: float
+    accepted_at: float
+    replay_count: int
+    quarantined: bool
+    operation_id: str | None
+    application: str
+    first_failed_at: float | None
+    application_version: str
+    attempts: tuple[Attempt, ...]
+
+
+_MERGED_COLUMNS = Stored._fields[:-1]
 
 
 def write(
@@ -139,53 +150,52 @@ def write_failed_replay(
 
 
 def _stored(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Stored]:
-    dead_letters = fetch(connection, "dead_letters", _MERGED_COLUMNS, ids)
+    dead_letters = fetch(connection, "dead_letters", ("message_id", *_MERGED_COLUMNS), ids)
     bodies = fetch(connection, "dead_letter_bodies", _BODY_COLUMNS, list(dead_letters))
     return {
-        message_id: (
-            *(row[name] for name in _MERGED_COLUMNS[1:]),
-            codec.read_attempts(bodies[message_id]["attempts"]) if message_id in bodies else (),
+        message_id: Stored(
+            **{name: row[name] for name in _MERGED_COLUMNS},
+            attempts=codec.read_attempts(bodies[message_id]["attempts"]) if message_id in bodies else (),
         )
         for message_id, row in dead_letters.items()
     }
 
 
 def _as_stored(dead_letter: DeadLetter) -> Stored:
-    return (
-        dead_letter.failed_at,
-        dead_letter.accepted_at,
-        dead_letter.replay_count,
-        dead_letter.quarantined,
-        None,
-        dead_letter.application,
-        None,
-        dead_letter.application_version,
-        dead_letter.attempts,
+    return Stored(
+        failed_at=dead_letter.failed_at,
+        accepted_at=dead_letter.accepted_at,
+        replay_count=dead_letter.replay_count,
+        quarantined=dead_letter.quarantined,
+        operation_id=None,
+        application=dead_letter.application,
+        first_failed_at=None,
+        application_version=dead_letter.application_version,
+        attempts=dead_letter.attempts,
     )
 
 
 def _is_same_failure(dead_letter: DeadLetter, earlier: Stored | None) -> bool:
     return (
         earlier is not None
-        and dead_letter.failed_at == earlier[0]
-        and {*dead_letter.attempts} <= {*earlier[-1]}
+        and dead_letter.failed_at == earlier.failed_at
+        and {*dead_letter.attempts} <= {*earlier.attempts}
     )
 
 
 def _merged(dead_letter: DeadLetter, earlier: Stored | None) -> DeadLetter:
     if earlier is None:
         return dead_letter if dead_letter.state == "dead" else replace(dead_letter, state="dead")
-    _, accepted_at, replay_count, quarantined, _, application, _, version, attempts = earlier
-    own = application in ("", dead_letter.application)  # another application may have replayed it
+    own = earlier.application in ("", dead_letter.application)  # another application may have replayed it
     return replace(
         dead_letter,
         state="dead",
-        accepted_at=accepted_at,
-        replay_count=replay_count,
-        quarantined=quarantined,
-        application=application or dead_letter.application,
-        application_version=(own and dead_letter.application_version) or version or "",
-        attempts=tuple(dict.fromkeys((*attempts, *dead_letter.attempts))),
+        accepted_at=earlier.accepted_at,
+        replay_count=earlier.replay_count,
+        quarantined=earlier.quarantined,
+        application=earlier.application or dead_letter.application,
+        application_version=(own and dead_letter.application_version) or earlier.application_version or "",
+        attempts=tuple(dict.fromkeys((*earlier.attempts, *dead_letter.attempts))),
     )
 
 
@@ -214,11 +224,11 @@ def _replace(
 
 
 def _operation(stored: Stored | None) -> str | None:
-    return stored[4] if stored else None
+    return stored.operation_id if stored else None
 
 
 def _first_failure(stored: Stored | None) -> float | None:
     """Return when a message that fails again became a dead letter for the first time."""
     if stored is None:
         return None
-    return stored[0] if stored[6] is None else stored[6]
+    return stored.failed_at if stored.first_failed_at is None else stored.first_failed_at
