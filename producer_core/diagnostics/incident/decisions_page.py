@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from producer_core._internal.html import LISTED, page
 from producer_core._internal.time_span import exact_span
@@ -58,7 +58,7 @@ def _causes(store: Store) -> Iterator[str]:
             columns=("cause", "resolved", "by", "fixed in", "note", "state"),
             rows=[
                 (
-                    *(status.code or status.fingerprint, _moment(one.resolved_at), one.who, one.fixed_in),
+                    *(status.code or status.fingerprint, moment(one.resolved_at), one.who, one.fixed_in),
                     *(one.note, _state(status, one)),
                 )
                 for status in found
@@ -69,7 +69,7 @@ def _causes(store: Store) -> Iterator[str]:
 
 def _state(status: CauseStatus, one: Resolution) -> str:
     if one.back_at is not None:
-        since = f"version {one.back_in}" if one.back_in else f"{_moment(one.back_at)} UTC"
+        since = f"version {one.back_in}" if one.back_in else f"{moment(one.back_at)} UTC"
         return f"back since {since}" + (f", {status.pending:,} pending" if one is status.present else "")
     return "resolved" if one.ended_at is None else f"reopened by {one.ended_by}"
 
@@ -84,8 +84,8 @@ def _edits(store: Store) -> Iterator[str]:
             columns=("dead letter", "revision", "when (UTC)", "operator", "reason", "changes", "undone"),
             rows=[
                 (
-                    *(message_id, revision, _moment(made_at), who, reason),
-                    *(", ".join(change_lines(Patch.from_json(patch))), _moment(undone_at)),
+                    *(message_id, revision, moment(made_at), who, reason),
+                    *(", ".join(change_lines(Patch.from_json(patch))), moment(undone_at)),
                 )
                 for message_id, revision, made_at, who, reason, patch, undone_at in rows
             ],
@@ -105,15 +105,16 @@ def _requests(store: Store) -> Iterator[str]:
             rows=[
                 (
                     *(one.request_id, one.operation_id, one.state, one.records, one.who),
-                    *(_moment(one.requested_at), one.decided_by or "", _moment(one.decided_at)),
-                    *(_moment(one.closed_at), one.decision or one.closed_text or one.rule),
+                    *(moment(one.requested_at), one.decided_by or "", moment(one.decided_at)),
+                    *(moment(one.closed_at), one.decision or one.closed_text or one.rule),
                 )
                 for one in reversed(found)
             ],
         )
 
 
-def _moment(at: Any) -> str:
+def moment(at: float | None) -> str:
+    """Return a time in UTC; an empty text for none."""
     return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -12,6 +12,7 @@ import orjson
 
 from producer_core.diagnostics.incident.rows import ROWS
 from producer_core.diagnostics.incident.window import IncidentWindow
+from producer_core.dlq.files.manifest import later_version
 from producer_core.errors import TransferError
 
 KIND = "producer-core incident"
@@ -81,10 +82,7 @@ class BundleManifest:
         if kind != KIND or type(version) is not int or version < 1:
             raise not_a_bundle(name)
         if version > FORMAT_VERSION:
-            raise TransferError(
-                f"{name} has format version {version}; this producer-core reads versions up to {FORMAT_VERSION}.",
-                fix="Upgrade producer-core.",
-            )
+            raise later_version(name, version, FORMAT_VERSION)
         try:
             return _parsed(value)
         except (TypeError, KeyError, ValueError, AttributeError, TransferError) as error:

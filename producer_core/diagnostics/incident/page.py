@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from producer_core import __version__
@@ -35,7 +34,7 @@ def render(
     store: Store, window: IncidentWindow, findings: Sequence[DoctorFinding], *, now: float, masked: bool
 ) -> str:
     """Return the page of a bundle from its store."""
-    title = f"Incident {_moment(window.since)} to {_moment(window.until)} UTC"
+    title = f"Incident {decisions_page.moment(window.since)} to {decisions_page.moment(window.until)} UTC"
     with store.borrow(limit=60):
         sections = [
             *_delivery(store, window),
@@ -54,7 +53,7 @@ def render(
     about = page(
         "About this bundle",
         lines=(
-            f"Exported at {_moment(now)} UTC by producer-core {__version__}. Statistics cover the range; the state of "
+            f"Exported at {decisions_page.moment(now)} UTC by producer-core {__version__}. Statistics cover the range; the state of "
             "dead letters, alerts and replays is that of the export.",
             "Masked: its dead letters cannot be replayed."
             if masked
@@ -118,7 +117,11 @@ def _dead_letters(store: Store, window: IncidentWindow) -> str:
         rows=[
             (
                 *(group.count, group.code, ", ".join(group.topics), group.sample_text),
-                *(_moment(group.first_seen), _moment(group.last_seen), f"{group.meaning} {group.advice}"),
+                *(
+                    decisions_page.moment(group.first_seen),
+                    decisions_page.moment(group.last_seen),
+                    f"{group.meaning} {group.advice}",
+                ),
             )
             for group in groups
         ],
@@ -137,8 +140,14 @@ def _events(store: Store) -> Iterator[str]:
         columns=("severity", "rule", "subject", "state", "started", "resolved", "acknowledged by", "text"),
         rows=[
             (
-                *(row["severity"], row["rule"], row["subject"], row["state"], _moment(row["started_at"])),
-                *(_moment(row["resolved_at"]), row["acknowledged_by"] or "", row["text"]),
+                *(
+                    row["severity"],
+                    row["rule"],
+                    row["subject"],
+                    row["state"],
+                    decisions_page.moment(row["started_at"]),
+                ),
+                *(decisions_page.moment(row["resolved_at"]), row["acknowledged_by"] or "", row["text"]),
             )
             for row in sorted(alerts, key=lambda row: row["started_at"])
         ],
@@ -159,7 +168,7 @@ def _events(store: Store) -> Iterator[str]:
         ),
         rows=[
             (
-                *(row["operation_id"], row["state"], row["who"], _moment(row["created_at"])),
+                *(row["operation_id"], row["state"], row["who"], decisions_page.moment(row["created_at"])),
                 *(row["total"], row["acknowledged"], row["landed"], row["failed_again"]),
             )
             for row in replays
@@ -187,7 +196,7 @@ def _producers(store: Store) -> str:
             (
                 *(row["client_id"], row["application"] or "", row["host"], str(row["pid"]), row["version"]),
                 row["cluster_id"],
-                *(_moment(row[name]) for name in ("started_at", "seen_at", "closed_at")),
+                *(decisions_page.moment(row[name]) for name in ("started_at", "seen_at", "closed_at")),
             )
             for row in producers
         ],
@@ -202,17 +211,13 @@ def _actions(store: Store) -> str:
         columns=("when (UTC)", "operator", "origin", "action", "records", "outcome"),
         rows=[
             (
-                *(_moment(row["acted_at"]), row["who"], row["origin"], row["action"]),
+                *(decisions_page.moment(row["acted_at"]), row["who"], row["origin"], row["action"]),
                 *(row["count"], row["outcome"]),
             )
             for row in reversed(actions)
         ],
         lines=() if actions else ("No action.",),
     )
-
-
-def _moment(at: float | None) -> str:
-    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _milliseconds(seconds: Any) -> str:

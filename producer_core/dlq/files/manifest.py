@@ -95,10 +95,7 @@ class Manifest:
         if kind != KIND or not isinstance(version, int):
             raise _not_a_manifest(name)
         if version > FORMAT_VERSION:
-            raise TransferError(
-                f"{name} has format version {version}; this producer-core reads versions up to {FORMAT_VERSION}.",
-                fix="Upgrade producer-core.",
-            )
+            raise later_version(name, version, FORMAT_VERSION)
         known = {field.name for field in fields(cls)}
         try:
             manifest = cls(**{key: item for key, item in value.items() if key in known})
@@ -110,6 +107,14 @@ class Manifest:
         if manifest.format not in FORMATS or not valid:
             raise _not_a_manifest(name)
         return manifest
+
+
+def later_version(name: str, version: int, readable: int) -> TransferError:
+    """Return the error for a file of a later format version than the last readable one."""
+    return TransferError(
+        f"{name} has format version {version}; this producer-core reads versions up to {readable}.",
+        fix="Upgrade producer-core.",
+    )
 
 
 def manifest_path(file: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The difference between an original record and a revision of it."""
+"""The difference between an original record and its revision."""
 
 from __future__ import annotations
 
@@ -26,10 +26,6 @@ class Patch:
     unset_headers: tuple[str, ...] = ()
     key: bytes | None = None
     schema_id: int | str | None = None
-
-    @property
-    def changes_something(self) -> bool:
-        return bool(self.value or self.set_headers or self.unset_headers or self.key is not None)
 
     def headers_of(self, original: Headers) -> Headers:
         """Return the original headers with this patch applied."""
