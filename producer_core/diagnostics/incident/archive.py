@@ -119,7 +119,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _check_directory(file: int, path: Path) -> None:
-    """Raise TransferError unless the directory of the zip file is short: the standard library reads all of it at once."""
+    """Raise TransferError unless the directory of the zip file is short: the standard library reads it whole."""
     size = os.fstat(file).st_size
     tail = os.pread(file, _END.size + 20, max(0, size - _END.size - 20))
     if len(tail) < _END.size + 20 or tail[:4] == _LOCATOR or size > MAX_FILE:

@@ -122,7 +122,7 @@ class Masks:
     def body(
         self, message_id: str, value: bytes | None, headers: str, timestamp_ms: int | None, attempts: str
     ) -> Body:
-        """Return a row of `dead_letter_bodies` in its displayed form. Damaged headers or attempts hide all of it."""
+        """Return a row of `dead_letter_bodies` in its displayed form. Damaged headers or attempts hide the whole row."""
         message_id = self._ids.in_name(message_id)
         try:
             shown = mask_headers(read_headers(headers))

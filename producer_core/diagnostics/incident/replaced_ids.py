@@ -41,7 +41,7 @@ class ReplacedIds:
         self._taken: set[str] = set()
 
     def add_errors(self, errors: Iterable[tuple[str, str, str]]) -> None:
-        """Add each fingerprint with an error code and an error text of it, as often as the bundle has them."""
+        """Add each fingerprint with its error code and an error text, as often as the bundle has them."""
         for known, code, text in errors:
             harmless = fingerprint(code, text) == known and mask_text(text) == text
             if harmless and known not in self._short:

@@ -94,7 +94,8 @@ def _is_earlier(store: Store, given: ApprovalPolicy, adopted: dict[str, Any] | N
 def adopt_changed_file(store: Store, now: float) -> None:
     """Adopt the policy file of this process if it changed, without an act that needs it. Reads only, if it did not.
 
-    A text that the store had before is not adopted: two hosts with different files would adopt them in turns. A mistake in the file is not raised here: every replay is refused with it.
+    A text that the store had before is not adopted: two hosts with different files would adopt them in turns. A mistake in the
+    file is not raised here: every replay is refused with it.
     """
     with contextlib.suppress(ConfigError):
         given = read_policy()

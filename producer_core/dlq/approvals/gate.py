@@ -90,9 +90,10 @@ def admit(
 ) -> ApprovalRequest | None:
     """Admit the start of an operation and return None, or return the request that must be approved first.
 
-    Call it in the write block that starts the operation, with the contents that `read_for_start` read before it. An approval is verified and used up here: the dead letters, the
-    destination and the choices are still those of the request, and its approver still is an approver and another person.
-    If something changed, the request is void, and a new one is returned. Raise NotPermitted for people without the role of an operator.
+    Call it in the write block that starts the operation, with the contents that `read_for_start` read before it. An approval
+    is verified and used up here: the dead letters, the destination and the choices are still those of the request, and its
+    approver still is an approver and another person. If something changed, the request is void, and a new one is returned.
+    Raise NotPermitted for people without the role of an operator.
     """
     start = _start(store, operation_id, who=who, origin=origin, now=now, known=known)
     if start is None:

@@ -1,4 +1,4 @@
-"""A store with an incident, and the bundles of it."""
+"""A store with an incident, and its bundles."""
 
 from __future__ import annotations
 
