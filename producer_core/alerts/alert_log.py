@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State
 from producer_core.alerts.rule_set_file import rule_set_of
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 
 class AlertLog:
-    """Stores the alerts of one store, with their acknowledgements and silences."""
+    """Stores the alerts of one store, with their acknowledgements and silences.
+
+    `acknowledge`, `silence` and `unsilence` raise NotPermitted if the approval policy does not let this person act.
+    """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -80,18 +85,19 @@ class AlertLog:
         A lasting alert is resolved by the acknowledgement.
         """
         now = self._clock()
-        lasting = [item for item in self.firing().values() if item.alert_id == alert_id and item.lasting]
-        changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
-        for item in lasting if changed else ():
-            _resolve(self._store, replace(item, changed_at=now))
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action="acknowledge",
-            selection={"alert_id": alert_id},
-            count=int(changed),
-            outcome="acknowledged" if changed else "unknown, or already acknowledged",
-        )
+        with self._acting(who, origin):
+            lasting = [one for one in self.firing().values() if one.alert_id == alert_id and one.lasting]
+            changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
+            for item in lasting if changed else ():
+                _resolve(self._store, replace(item, changed_at=now))
+            self._store.audit(
+                who=who,
+                origin=origin,
+                action="acknowledge",
+                selection={"alert_id": alert_id},
+                count=int(changed),
+                outcome="acknowledged" if changed else "unknown, or already acknowledged",
+            )
         return changed
 
     def silence(
@@ -106,36 +112,38 @@ class AlertLog:
         if rule not in known:
             raise ValueError(f"Unknown rule {rule!r}. The rules are {', '.join(sorted(known))}.")
         silence = Silence(rule, subject, until, who, why, self._clock())
-        self._store.execute(
-            "alerts_silence",
-            rule=rule,
-            subject=subject,
-            until=until,
-            who=who,
-            why=why,
-            now=silence.created_at,
-        )
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action="silence",
-            selection={"rule": rule, "subject": subject},
-            count=1,
-            outcome=f"silenced: {why}",
-        )
+        with self._acting(who, origin):
+            self._store.execute(
+                "alerts_silence",
+                rule=rule,
+                subject=subject,
+                until=until,
+                who=who,
+                why=why,
+                now=silence.created_at,
+            )
+            self._store.audit(
+                who=who,
+                origin=origin,
+                action="silence",
+                selection={"rule": rule, "subject": subject},
+                count=1,
+                outcome=f"silenced: {why}",
+            )
         return silence
 
     def unsilence(self, rule: str, subject: str = "", *, who: str, origin: str) -> int:
         """End the silences of a rule with this subject (empty: those for every subject). Return their number."""
-        ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action="unsilence",
-            selection={"rule": rule, "subject": subject},
-            count=ended,
-            outcome="silence ended" if ended else "no silence found",
-        )
+        with self._acting(who, origin):
+            ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
+            self._store.audit(
+                who=who,
+                origin=origin,
+                action="unsilence",
+                selection={"rule": rule, "subject": subject},
+                count=ended,
+                outcome="silence ended" if ended else "no silence found",
+            )
         return ended
 
     def rules(self) -> frozenset[str]:
@@ -146,6 +154,15 @@ class AlertLog:
 
     def silences(self) -> Sequence[Silence]:
         return [Silence(**row) for row in self._store.rows("silences", now=self._clock())]
+
+    @contextlib.contextmanager
+    def _acting(self, who: str, origin: str) -> Iterator[None]:
+        """Run the block as one transaction, if this person may act on alerts."""
+        with self._store.borrow(write=True):
+            check_operator(
+                self._store, who=who, origin=origin, now=self._clock(), act="acknowledge or silence alerts"
+            )
+            yield
 
 
 def _fire(store: Store, item: Alert) -> None:

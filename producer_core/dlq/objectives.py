@@ -18,9 +18,9 @@ from producer_core._internal.decision_objective import (
     objectives_of,
 )
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
+from producer_core.roles.role_check import check_operator
 from producer_core.store.removed_clusters import removed_clusters
 
 if TYPE_CHECKING:

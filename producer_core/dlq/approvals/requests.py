@@ -14,10 +14,10 @@ import orjson
 
 from producer_core._internal.identity import Identity, identify
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.adopted_policy import adopt_policy
 from producer_core.dlq.approvals.binding import Binding, Contents, read_contents
-from producer_core.dlq.approvals.policy import ApprovalPolicy
 from producer_core.errors import NotPermitted, ReplayError
+from producer_core.roles.adopted_policy import adopt_policy
+from producer_core.roles.policy import ApprovalPolicy
 
 if TYPE_CHECKING:
     from producer_core.store import Store
