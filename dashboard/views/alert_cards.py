@@ -119,7 +119,7 @@ def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
     """Draw the buttons. Their actions are callbacks, so a refresh at the same time does not lose the click."""
     if item.state == "resolved":
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     help_text = None if allowed else reason
     with st.container(
         horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
