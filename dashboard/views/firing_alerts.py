@@ -55,6 +55,5 @@ def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None
 
 
 def _acknowledge_all(store: Store, alert_ids: Sequence[str]) -> None:
-    for alert_id in alert_ids:
-        actions.acknowledge(store, alert_id)
+    actions.acknowledge(store, *alert_ids)
     reads.overview.clear()

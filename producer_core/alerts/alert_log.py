@@ -27,9 +27,13 @@ class AlertLog:
         self._clock = clock
 
     def record(self, changes: Iterable[AlertChange], *, told_by: str = "") -> None:
-        """Store the changes that a producer (`told_by`) reports. The same change by a second watcher has no effect."""
-        for change in changes:
-            _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
+        """Store the changes that a producer (`told_by`) reports, in one transaction.
+
+        The same change by a second watcher has no effect.
+        """
+        with self._store.borrow(write=True):
+            for change in changes:
+                _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
 
     def open_alerts(self) -> Sequence[Alert]:
         """Return the pending and firing alerts, and the resolved ones without a decision about their notification."""
@@ -84,21 +88,32 @@ class AlertLog:
 
         A lasting alert is resolved by the acknowledgement.
         """
-        now = self._clock()
+        return self.acknowledge_all((alert_id,), who=who, origin=origin) == 1
+
+    def acknowledge_all(self, alert_ids: Iterable[str], *, who: str, origin: str) -> int:
+        """Acknowledge several alerts in one transaction, each with its own audit entry. Return how many it changed."""
         with self._acting(who, origin):
-            lasting = [one for one in self.firing().values() if one.alert_id == alert_id and one.lasting]
-            changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
-            for item in lasting if changed else ():
-                _resolve(self._store, replace(item, changed_at=now))
-            self._store.audit(
-                who=who,
-                origin=origin,
-                action="acknowledge",
-                selection={"alert_id": alert_id},
-                count=int(changed),
-                outcome="acknowledged" if changed else "unknown, or already acknowledged",
-            )
+            return sum([self._acknowledge(alert_id, who, origin) for alert_id in alert_ids])
+
+    def _acknowledge(self, alert_id: str, who: str, origin: str) -> bool:
+        now = self._clock()
+        changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
+        for item in self._lasting(alert_id) if changed else ():
+            _resolve(self._store, replace(item, changed_at=now))
+        self._store.audit(
+            who=who,
+            origin=origin,
+            action="acknowledge",
+            selection={"alert_id": alert_id},
+            count=int(changed),
+            outcome="acknowledged" if changed else "unknown, or already acknowledged",
+        )
         return changed
+
+    def _lasting(self, alert_id: str) -> Sequence[Alert]:
+        """Return the alert if it fires until it is acknowledged."""
+        rows = self._store.rows("alert", alert_id=alert_id)
+        return [item for item in (Alert(**row) for row in rows) if item.lasting and item.state == "firing"]
 
     def silence(
         self, rule: str, subject: str = "", *, until: float, who: str, why: str, origin: str
