@@ -50,7 +50,9 @@ def test_only_alerts_of_a_rule_about_many_topics_are_grouped():
         [("order_break", "a"), ("order_break", "b")], [("circuit_opened", "a")], [("circuit_opened", "b")],
     ]  # fmt: skip
     assert group_text("order_break", ["a"], "On a it broke.") == "On a it broke."
-    assert group_text("order_break", list(map(str, range(1000))), "").startswith("On 1,000 topics a message was")
+    assert group_text("order_break", list(map(str, range(1000))), "").startswith(
+        "On 1,000 topics a message was"
+    )
 
 
 def test_the_list_of_the_command_has_one_line_that_names_the_count_and_the_first_topics(store, broken):
