@@ -113,6 +113,7 @@ def decisions(
             since=now - PERIOD if since is None else since,
             until=now if until is None else until,
             ahead=AHEAD,
+            quantiles=True,
             safe=sorted(SAFE_VERDICTS),
             removed=removed_clusters(store, now),
             **as_parameters(known),
