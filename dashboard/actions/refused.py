@@ -26,8 +26,9 @@ _ACTION_KEYS = re.compile(
 def may_act(path: Path) -> tuple[bool, str]:
     """Return whether the user may act on the store at this path, and otherwise the reason.
 
-    Audit clicks that only a forged message can contain. A view calls the function before it draws its buttons. Streamlit discards the value of a disabled button only when
-    it draws the button, so the session state still contains a forged click here.
+    Audit clicks that only a forged message can contain. A view calls the function before it draws its buttons: Streamlit
+    discards the value of a disabled button only when it draws the button, so the session state still contains a forged
+    click here.
     """
     allowed, reason = access.may_act()
     if allowed and (reason := roles.reason_against(_store(path))):
@@ -55,7 +56,7 @@ def _record(path: Path, state: MutableMapping[str, Any], reason: str) -> None:
 
 
 def _store(path: Path) -> Store | None:
-    """Return the store of the page; None if it cannot be opened, and in a notebook, whose acts check the role themselves."""
+    """Return the store of the page; None if it cannot be opened, and in a notebook, whose acts check the role."""
     if sys.modules.get("streamlit") is None:
         return None
     from producer_core.dashboard.server.stores import open_store

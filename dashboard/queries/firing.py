@@ -29,10 +29,10 @@ def firing(
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the alerts that are not suppressed.
 
-    Alerts of several producers with the same text are merged, and so are those of a rule about many topics, with all ids in
-    `alert_ids`. `dead` counts all pending
-    dead letters. `recovered` names the topics that deliver again; trailing rules about them are marked. `rules` are the
-    active rules, whose `keep_firing_for` is the time that an alert fires after its condition clears.
+    Alerts of several producers with the same text are merged, and so are those of a rule about many topics, with all ids
+    in `alert_ids`. `dead` counts all pending dead letters. `recovered` names the topics that deliver again; trailing rules
+    about them are marked. `rules` are the active rules, whose `keep_firing_for` is the time that an alert fires after its
+    condition clears.
     """
     loud = [
         {

@@ -1,4 +1,4 @@
-"""Alerts that many topics have at once, as one line of a list. Each keeps its own episode, silences and acknowledgement."""
+"""Alerts that many topics have at once, as one line of a list. Each keeps its own silences and acknowledgement."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def grouped(
     rule: Callable[[Item], str],
     apart: Callable[[Item], Hashable] = lambda item: None,
 ) -> list[list[Item]]:
-    """Return lists of the items to show as one, in the order of their first ones. Those that differ in `apart` are apart."""
+    """Return lists of the items to show as one, in the order of their first ones. Items of one list agree in `apart`."""
     found: dict[Hashable, list[Item]] = {}
     for number, item in enumerate(items):
         key = (rule(item), apart(item)) if rule(item) in GROUPED_RULES else number
@@ -68,7 +68,7 @@ def grouped(
 
 
 def group_text(rule: str, topics: Sequence[str], text: str) -> str:
-    """Return the text for the alerts of a rule about these topics; `text`, that of the first, if they are not a group."""
+    """Return the text for the alerts of a rule about these topics; `text`, that of the first one, if it is no group."""
     if len(topics) < 2 or rule not in GROUPED_RULES:
         return text
     return _TEXTS[rule].format(count=len(topics), names=join_names(sorted(topics), most=_NAMED))

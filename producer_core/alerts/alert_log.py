@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State
 from producer_core.alerts.rule_set_file import rule_set_of
+from producer_core.alerts.rules import RULES
 from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
@@ -98,8 +99,9 @@ class AlertLog:
     def _acknowledge(self, alert_id: str, who: str, origin: str) -> bool:
         now = self._clock()
         changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
-        for item in self._lasting(alert_id) if changed else ():
-            _resolve(self._store, replace(item, changed_at=now))
+        for row in self._store.rows("alert_firing", alert_id=alert_id) if changed else ():
+            if row["rule"] in RULES and RULES[row["rule"]].lasting:
+                self._store.execute("alerts_resolve", **row, at=now)
         self._store.audit(
             who=who,
             origin=origin,
@@ -109,11 +111,6 @@ class AlertLog:
             outcome="acknowledged" if changed else "unknown, or already acknowledged",
         )
         return changed
-
-    def _lasting(self, alert_id: str) -> Sequence[Alert]:
-        """Return the alert if it fires until it is acknowledged."""
-        rows = self._store.rows("alert", alert_id=alert_id)
-        return [item for item in (Alert(**row) for row in rows) if item.lasting and item.state == "firing"]
 
     def silence(
         self, rule: str, subject: str = "", *, until: float, who: str, why: str, origin: str

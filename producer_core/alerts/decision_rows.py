@@ -36,7 +36,7 @@ def objectives(store: Store) -> Mapping[str, DecisionObjective]:
 def parameters(
     known: Mapping[str, DecisionObjective], now: float, removed: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the parameters of `decision_report` for the period that ends now, without the quantiles, which no rule needs."""
+    """Return the parameters of `decision_report` for the period that ends now, without the quantiles: no rule has one."""
     return {
         "now": now,
         "since": now - PERIOD,

@@ -492,8 +492,10 @@ class StoreBackend:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
     def _named(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
-        """Return spilled dead letters with the applications of their producers. The store may not have this producer's row
-        yet."""
+        """Return spilled dead letters with the applications of their producers.
+
+        The store may not have this producer's row yet.
+        """
         assert self._producer is not None and self.store is not None
         own = Application(self._options.application, self._options.application_version)
         return with_applications(self.store, dead_letters, known={self._producer.identity: own})

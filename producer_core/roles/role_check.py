@@ -24,8 +24,10 @@ def check_operator(store: Store, *, who: str, origin: str, now: float, act: str 
 
 
 def check_admin(store: Store, *, who: str, origin: str, now: float, act: str = SETTINGS) -> None:
-    """Raise NotPermitted unless this person is an admin, or an operator if the policy has no admins. Call it in a write
-    block."""
+    """Raise NotPermitted unless this person is an admin, or an operator if the policy has no admins.
+
+    Call it in a write block.
+    """
     policy = adopt_policy(store, who=who, origin=origin, now=now)
     if policy is None:
         return

@@ -70,9 +70,9 @@ WHERE rule = $rule AND subject = $subject AND state = 'firing';
 UPDATE alerts SET state = 'resolved', changed_at = $at, resolved_at = $at
 WHERE rule = $rule AND subject = $subject AND state = 'firing';
 
--- name: alert
--- One episode.
-SELECT * EXCLUDE (alert_id) FROM alerts WHERE alert_id = $alert_id;
+-- name: alert_firing
+-- The rule and the subject of one episode, if it fires.
+SELECT rule, subject FROM alerts WHERE alert_id = $alert_id AND state = 'firing';
 
 -- name: alerts_acknowledge
 -- Acknowledge an episode. The first acknowledgement stays.

@@ -4,8 +4,9 @@
 
 -- name: decision_report
 -- By topic: the dead letters evaluated within ($since, $until] and those that missed the deadline, the dead letters decided in
--- that time with the quantiles of the time to their decision (if $quantiles: they take a third of the time), and now: the pending ones, those past their deadline, the next
+-- that time with the quantiles of the time to their decision, and now: the pending ones, those past their deadline, the next
 -- deadline and the number of deadlines within $ahead seconds, and the acceptance of the oldest one that may be on its topic.
+-- The quantiles take a third of the time; they are NULL without $quantiles.
 SELECT topic,
        count(*) FILTER (deadline IS NOT NULL AND evaluated_at > $since AND evaluated_at <= $until) AS evaluated,
        count(*) FILTER (deadline IS NOT NULL AND evaluated_at > $since AND evaluated_at <= $until AND missed) AS missed,
