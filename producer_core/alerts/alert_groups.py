@@ -48,7 +48,7 @@ def alert_groups(
     def state(item: Alert) -> Hashable:
         if item.state != "firing":
             return item.alert_id
-        return item.acknowledged_by, item.silenced, item.muted_by is None, item.since is None, apart(item)
+        return item.acknowledged_by, item.silenced, item.muted_by, item.since is None, apart(item)
 
     return [_group(found) for found in grouped(items, rule=lambda item: item.rule, apart=state)]
 
