@@ -10,6 +10,7 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert, AlertRule, Silence
+from producer_core.alerts.alert_groups import AlertGroup
 from producer_core.dashboard import actions, wording
 from producer_core.dashboard.actions import alerts
 from producer_core.dashboard.actions.result import ActionResult
@@ -27,15 +28,16 @@ _RESULT_SHOWN = 20.0
 _RESULT = "alert_result"
 
 
-def cards(path: Path, page: alert_queries.AlertsPage, items: Sequence[Alert]) -> None:
+def cards(path: Path, page: alert_queries.AlertsPage, groups: Sequence[AlertGroup]) -> None:
     rules = {one.name: one.rule for one in page.rules}
-    for item in items:
-        draw(path, item, rules.get(item.rule), page.silence_of(item), page.now, page.names)
+    for group in groups:
+        item = group.alert
+        draw(path, group, rules.get(item.rule), page.silence_of(item), page.now, page.names)
 
 
 def draw(
     path: Path,
-    item: Alert,
+    group: AlertGroup,
     rule: AlertRule | None,
     silence: Silence | None,
     now: float,
@@ -44,18 +46,19 @@ def draw(
     linked: bool = True,
 ) -> None:
     """Draw one card with its buttons; `linked` makes the title a link to the alert's own page."""
+    item = group.alert
     with st.container(key=f"pc-card-{item.alert_id}"):
         left, right = st.columns([5, 2], vertical_alignment="center")
         with left:
-            live_dom(card(item, rule, silence, now, names, linked=linked), key=f"alert-{item.alert_id}")
+            live_dom(card(group, rule, silence, now, names, linked=linked), key=f"alert-{item.alert_id}")
         with right:
-            buttons(path, item, silence)
+            buttons(path, group, silence)
         if silence is None and st.session_state.get("silencing") == item.alert_id:
-            silence_form(path, f"of-{item.alert_id}", item.rule, item.subject)
+            silence_form(path, f"of-{item.alert_id}", item.rule, "" if group.several else item.subject)
 
 
 def card(
-    item: Alert,
+    group: AlertGroup,
     rule: AlertRule | None,
     silence: Silence | None,
     now: float,
@@ -64,10 +67,12 @@ def card(
     linked: bool = False,
 ) -> Node:
     """Return the text of a card."""
+    item = group.alert
     silenced = item.silenced or item.muted_by
     tone = alert_wording.TONES.get(item.severity, "quiet")
     text = alert_text(item, now)
     about = "all producers of this store" if rule and rule.shared else names.get(item.subject, item.subject)
+    about = f"{len(group.alert_ids):,} topics" if group.several else about
     title = link(text, header.link("alerts", alert=item.alert_id)) if linked else text
     lines = [
         node("p", title, class_="pc-summary"),
@@ -115,11 +120,12 @@ def _local_time(at: float | None) -> str:
 # actions
 
 
-def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
+def buttons(path: Path, group: AlertGroup, silence: Silence | None) -> None:
     """Draw the buttons. Their actions are callbacks, so a refresh at the same time does not lose the click."""
+    item = group.alert
     if item.state == "resolved":
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     help_text = None if allowed else reason
     with st.container(
         horizontal=True, horizontal_alignment="right", vertical_alignment="center", gap="small"
@@ -127,7 +133,7 @@ def buttons(path: Path, item: Alert, silence: Silence | None) -> None:
         if item.state == "firing" and item.acknowledged_by is None:
             st.button(
                 "Acknowledge", key=f"ack-{item.alert_id}", disabled=not allowed, help=help_text,
-                on_click=act, args=(path, actions.acknowledge, item.alert_id),
+                on_click=act, args=(path, actions.acknowledge, *group.alert_ids),
             )  # fmt: skip
         if silence is not None:
             st.button(

@@ -169,7 +169,7 @@ def _rule(one: alert_queries.RuleState, now: float) -> TableRow:
 
 
 def silences(path: Path, page: alert_queries.AlertsPage) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     if not page.silences:
         common.note("No silences. A silenced alert still fires and resolves, but sends no notifications.")
     for number, one in enumerate(page.silences):
@@ -221,7 +221,7 @@ def _route(path: Path, route: alert_queries.RouteState, now: float) -> None:
         route.given_up,
         route.answer or "no response",
     )
-    allowed, no_right = actions.may_act()
+    allowed, no_right = actions.may_act(path)
     in_progress, last = alerts.route_tests().result(open_store(path), route.name)
     with st.container(key=f"pc-route-{route.name}"):
         common.message(tone, f"{route.name}: {mask_text(text)}")

@@ -36,7 +36,7 @@ def show(path: Path, request: ApprovalRequest) -> None:
             _decide(path, request)
         case "withdraw":
             common.note(approval_wording.WITHDRAW_HINT.format(approvers=decision.approvers))
-            _button("Withdraw", f"withdraw_{request.request_id}", partial(_withdraw, path, request))
+            _button(path, "Withdraw", f"withdraw_{request.request_id}", partial(_withdraw, path, request))
         case _:
             common.note(approval_wording.NO_ROLE.format(approvers=decision.approvers or "none"))
 
@@ -108,10 +108,11 @@ def _decide(path: Path, request: ApprovalRequest) -> None:
     )
     with st.container(horizontal=True):
         _button(
-            "Approve", f"approve_{request.request_id}", partial(_approve, path, request, key), primary=True,
+            path, "Approve", f"approve_{request.request_id}", partial(_approve, path, request, key), primary=True,
             icon=":material/check:",
         )  # fmt: skip
         _button(
+            path,
             "Refuse",
             f"refuse_{request.request_id}",
             partial(_refuse, path, request, key),
@@ -120,9 +121,9 @@ def _decide(path: Path, request: ApprovalRequest) -> None:
 
 
 def _button(
-    label: str, key: str, act: partial[None], *, primary: bool = False, icon: str | None = None
+    path: Path, label: str, key: str, act: partial[None], *, primary: bool = False, icon: str | None = None
 ) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         label, key=key, icon=icon, type="primary" if primary else "secondary", disabled=not allowed,
         help=reason or None, on_click=act,

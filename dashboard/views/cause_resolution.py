@@ -34,7 +34,7 @@ def _show(path: Path, fingerprint: str) -> None:
             _status(status)
         if said := st.session_state.get(_RESULT):
             common.message(*said)
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(path)
         if status is not None and status.is_resolved:
             st.button(
                 "Reopen", key="resolution-reopen", disabled=not allowed, help=reason or None, icon=":material/undo:",

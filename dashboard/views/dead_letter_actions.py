@@ -85,7 +85,7 @@ def _followed(path: Path) -> queries.ReplayRow | None:
 
 def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton, *, busy: bool) -> None:
     """Draw Replay; it is not the primary button while a replay is open, which has buttons of its own."""
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     possible = allowed and offer.count and not offer.refused
     st.button(
         replay_wording.replay_label(offer.count, at_once=offer.at_once), key=_key("replay"), type="secondary" if busy else "primary",
@@ -95,7 +95,7 @@ def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton,
 
 
 def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     them = wording.them(offer.count)
     st.button(
         wording.button_label("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
@@ -105,7 +105,7 @@ def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) 
 
 
 def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
@@ -122,7 +122,7 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
         return
     offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
     press = PressedButton(_presses())
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     enabled = bool(allowed and offer.count)
     if state == "archived":
         st.button(

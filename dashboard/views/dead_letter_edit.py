@@ -33,7 +33,7 @@ def button(path: Path, dead_letter: DeadLetter) -> None:
     """Draw the button that starts a draft; a read-only user cannot press it."""
     if dead_letter.state != "dead":
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         "Edit", key=f"dead_letter_edit_{dead_letter.message_id}", icon=":material/edit:", disabled=not allowed,
         help=reason or "Changes the value or headers that a replay sends. The original is kept.",
@@ -145,7 +145,7 @@ def _preview(path: Path, message_id: str, stamp: tuple[str, float, int], text: D
 
 
 def _review(path: Path, message_id: str, text: Draft, preview: DraftPreview) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     if preview.problem:
         common.message("bad", mask_or_hide(preview.problem))
     _differences(preview)

@@ -41,7 +41,7 @@ def show(path: Path, dead_letter: DeadLetter) -> None:
             common.message("warning", f"A replay sends revision {number}, not the value below.")
     st.html(f'<ol class="pc-timeline">{"".join(map(_line, reversed(lineage.revisions)))}</ol>')
     if current and dead_letter.state == "dead":
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(path)
         st.button(
             "Undo edit", key=f"edit_undo_{dead_letter.message_id}", icon=":material/undo:", disabled=not allowed,
             on_click=_undo, args=(path, dead_letter.message_id),

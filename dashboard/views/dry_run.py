@@ -134,7 +134,7 @@ def _options(operation: Operation, run: DryRun) -> None:
 
 def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
     operation = row.operation
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     sent = run.total - run.skipped_newer
     ready = operation.state == "ready"
     label, asked = f"Replay {sent:,} now", False

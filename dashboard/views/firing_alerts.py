@@ -47,7 +47,7 @@ def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None
     if by is not None:
         common.note(f"Acknowledged by {by}")
     else:  # the action is a callback, so a refresh that starts at the same time does not lose the click
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(store.path)
         st.button(
             "Acknowledge", key=f"acknowledge-{alert_ids[0]}", on_click=_acknowledge_all, args=(store, alert_ids),
             disabled=not allowed, help=reason or None,
@@ -55,6 +55,5 @@ def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None
 
 
 def _acknowledge_all(store: Store, alert_ids: Sequence[str]) -> None:
-    for alert_id in alert_ids:
-        actions.acknowledge(store, alert_id)
+    actions.acknowledge(store, *alert_ids)
     reads.overview.clear()

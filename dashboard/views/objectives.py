@@ -41,7 +41,7 @@ def _show(path: Path) -> None:
             common.note(decision_wording.NO_OBJECTIVES)
         if said := st.session_state.get(_RESULT):
             common.message(*said)
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(path)
         if allowed and st.session_state.get(_EDITING):
             _form(path)
         else:

@@ -95,7 +95,7 @@ def _resume(path: Path, operation: Operation) -> None:
         placeholder="no limit", width=180,
         help="New maximum rate; leave empty to keep the current one.",
     )  # fmt: skip
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         "Resume", key=f"resume_{operation.operation_id}", icon=":material/play_arrow:", type="primary",
         disabled=not allowed, help=reason or None, on_click=_resume_clicked,
@@ -117,7 +117,7 @@ def _button(
     *,
     help_text: str = "",
 ) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         label, key=f"{name}_{operation.operation_id}", icon=icon, disabled=not allowed,
         help=reason or help_text or None, on_click=run_replay_action.act,

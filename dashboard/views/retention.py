@@ -41,7 +41,7 @@ def _change(path: Path) -> None:
     page = settings_reads.read(path)
     if page is None:
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     step = st.session_state.get(_STEP) if allowed else None
     if step == _EDIT:
         _form(path, page.kept)

@@ -141,6 +141,13 @@ ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, 
 SELECT application FROM (SELECT DISTINCT application FROM producers UNION SELECT DISTINCT application FROM dead_letters)
 ORDER BY application;
 
+-- name: producer_applications
+-- The applications of these producers and the versions in their settings, of those that have any.
+SELECT * FROM (
+    SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') AS version
+    FROM producers WHERE list_contains($producers::VARCHAR[], producer_id)
+) WHERE application <> '' OR version <> '';
+
 -- name: clusters
 -- The clusters of the store's producers and dead letters, by id.
 SELECT cluster_id FROM (SELECT DISTINCT cluster_id FROM producers UNION SELECT DISTINCT cluster_id FROM dead_letter_counts)

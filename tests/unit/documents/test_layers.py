@@ -19,6 +19,7 @@ messages
 config
 kafka metrics
 brokers delivery store
+roles
 alerts testing
 dlq
 diagnostics replay
