@@ -35,6 +35,12 @@ class ActionCode:
     def __bool__(self) -> bool:
         return bool(self.command or self.python)
 
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """The labels of the menu items that copy it, and what they copy."""
+        known = (("Copy as command", self.command), ("Copy as Python", self.python))
+        return [(label, text) for label, text in known if text]
+
 
 NONE = ActionCode()
 

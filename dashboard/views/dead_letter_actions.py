@@ -12,9 +12,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_url, reads, replay_detail
+from producer_core.dashboard.views import action_menu, common, dead_letter_url, reads, replay_detail
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
@@ -55,10 +56,12 @@ def bar(
     if where.state == "archived":
         with st.container(horizontal=True, vertical_alignment="center"):
             _restore_button(path, offer, press)
+            _menu(path, offer, "actions_code")
     else:
         with st.container(key="pc-dead-letters-bar", horizontal=True, vertical_alignment="center"):
             _replay_button(path, offer, press, busy=followed is not None and not followed.operation.ended)
             _clear_button(path, offer, press)
+            _menu(path, offer, "actions_code")
             _hint(where, offer, followed)
         if offer.count and offer.active:
             common.message("warning", mask_text(offer.active))
@@ -113,6 +116,19 @@ def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton
     )  # fmt: skip
 
 
+def _menu(path: Path, offer: queries.ReplayOffer, key: str) -> None:
+    """Draw the menu that copies the actions on a selection as code, as far as their buttons are enabled."""
+    if not offer.count:
+        return
+    if offer.about.state == "archived":
+        action_menu.draw({"Restore": action_code.restore(path, offer.about)}, key=key)
+        return
+    replays = (
+        {"Replay": action_code.replay(path, offer.about, at_once=offer.at_once)} if not offer.refused else {}
+    )
+    action_menu.draw({**replays, "Clear": action_code.clear(path, offer.about)}, key=key)
+
+
 def record_buttons(path: Path, message_id: str, state: str) -> None:
     """Draw Replay and Clear, or Restore, for one dead letter. The result is shown above the list.
 
@@ -129,6 +145,7 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
             "Restore", key=f"dead_letter_restore_{message_id}", icon=":material/unarchive:", disabled=not enabled,
             help=reason or "Makes it pending again, unchanged.", on_click=_restore, args=(path, offer.about, press),
         )  # fmt: skip
+        _menu(path, offer, f"dead_letter_code_{message_id}")
         return
     st.button(
         "Replay" if offer.at_once else "Replay …", key=f"dead_letter_replay_{message_id}", icon=":material/replay:",
@@ -140,6 +157,7 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
         help=reason or "Archives it without deleting anything. Undo restores it.",
         on_click=_clear, args=(path, offer.about, press),
     )  # fmt: skip
+    _menu(path, offer, f"dead_letter_code_{message_id}")
 
 
 def _why_dry_run(offer: queries.ReplayOffer) -> str:
@@ -256,6 +274,7 @@ def _message(path: Path, done: actions.ActionResult, *, follows: bool) -> None:
                 on_click=_undo,
                 args=(path, done.undo, PressedButton(_presses())),
             )
+            action_menu.draw({"Undo": action_code.undo_clear(path, done.undo)}, key="undo_code")
 
 
 def _other_replays(path: Path, followed: str) -> None:

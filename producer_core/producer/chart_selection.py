@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 if TYPE_CHECKING:
     from producer_core._internal.dataframe import Kind
@@ -41,9 +41,11 @@ class ChartSelection:
         """
         chart, since, until = brush.get("chart"), brush.get("since"), brush.get("until")
         group, step = brush.get("group"), brush.get("step")
-        known = chart in get_args(Chart) and _is_time(since) and _is_time(until) and _is_time(step)
-        if not known or not since < until or step < 1 or (chart == "causes") != bool(group):
-            return cls(_store=store, _origin=origin)
+        nothing = cls(_store=store, _origin=origin)
+        if chart not in get_args(Chart) or (chart == "causes") != bool(group):
+            return nothing
+        if not (_is_time(since) and _is_time(until) and _is_time(step)) or not since < until or step < 1:
+            return nothing
         return cls(chart, float(since), float(until), str(group) if group else None, int(step), store, origin)
 
     def __bool__(self) -> bool:
@@ -93,7 +95,7 @@ class ChartSelection:
         return f"{_NAMES[self.chart]}{of}, {_moment(self.since)} to {_moment(self.until)} UTC. to_frame() returns its rows."
 
 
-def _is_time(value: Any) -> bool:
+def _is_time(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
