@@ -10,6 +10,29 @@ const append = (parent, tag, name, text) => {
   parent.append(node)
   return node
 }
+// A quiet disclosure with the links that copy actions as code. A refresh with the same texts keeps it open.
+const copyMenu = parent => {
+  const menu = append(parent, 'details', 'pc-code'), summary = append(menu, 'summary', '', '</>')
+  const list = append(menu, 'div')
+  let shown = ''
+  summary.setAttribute('aria-label', 'Copy as code')
+  summary.title = 'Copy as code'
+  menu.hidden = true
+  return groups => {
+    const wanted = JSON.stringify(groups)
+    if (shown === wanted) return
+    shown = wanted
+    menu.hidden = !groups.length
+    list.replaceChildren()
+    for (const [name, texts] of groups) for (const [label, text] of texts) {
+      const full = name ? `${name}: ${label}` : label, link = append(list, 'button', 'pc-copy', full)
+      link.addEventListener('click', async () => {
+        setText(link, await copied(text) ? 'Copied' : 'Copy failed')
+        setTimeout(() => setText(link, full), 2000)
+      })
+    }
+  }
+}
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text }
 
 export default {
@@ -30,6 +53,7 @@ export default {
     for (const [name, text] of [['decide', 'Review …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
       replayButtons[name] = append(actions, 'button', '', text)
     }
+    const drawCode = copyMenu(actions)
     const producers = append(root, 'div', 'pc-producers pc-quiet'), age = append(root, 'div', 'pc-age pc-quiet')
     for (const node of [sentence, message, confirmation]) node.setAttribute('role', 'status')
     progress.setAttribute('aria-label', 'Replay progress')
@@ -248,6 +272,7 @@ export default {
       for (const [name, button] of Object.entries(replayButtons)) button.hidden = !(reply.actions ?? []).includes(name)
       if (!progress.hidden) progress.value = reply.progress
       undo.hidden = !reply.undo
+      drawCode(reply.code ?? [])
       if (reply.confirmation) confirm(reply.confirmation)
       poll(progress.hidden ? EVERY : QUICK)
       if (!queued) return
@@ -260,7 +285,7 @@ export default {
     // actions: the first click opens the confirmation, the second runs the action
 
     const prepare = (act, target) => request({ type: 'prepare', act, target, until: state.until })
-    const confirm = ({ title, lines, yes, act, target, until, shown }) => {
+    const confirm = ({ title, lines, yes, act, target, until, shown, code }) => {
       dismiss()
       setText(message, '')
       confirmation.hidden = false // before focus(), which ignores hidden elements
@@ -273,6 +298,7 @@ export default {
         run.focus({ preventScroll: true })
       }
       append(buttons, 'button', '', yes ? 'Not now' : 'Close').addEventListener('click', dismiss)
+      if (code.length) copyMenu(buttons)([['', code]])
       confirming = { before: Date.now() + CONFIRM }
     }
     const dismiss = () => { confirming = null; confirmation.replaceChildren(); confirmation.hidden = true }

@@ -27,9 +27,12 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
     thread and no timer, so a widget out of view costs nothing.
     """
 
-    _esm = (
-        asset("notebook/widget_charts.js") + asset("notebook/widget_brush.js") + asset("notebook/widget.js")
-    )
+    _esm = "".join(
+        asset(name)
+        for name in (
+            "components/clipboard.js", "notebook/widget_charts.js", "notebook/widget_brush.js", "notebook/widget.js",
+        )
+    )  # fmt: skip
     _css = asset("notebook/widget.css")
     uid = traitlets.Unicode().tag(sync=True)
     has_static = traitlets.Bool(False).tag(sync=True)
