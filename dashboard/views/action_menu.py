@@ -10,7 +10,7 @@ from producer_core.dashboard.components.copy_menu import CopyGroup, copy_menu
 
 
 def draw(codes: Mapping[str, ActionCode], *, key: str) -> None:
-    """Draw the menu with the actions that have code, by the labels of their buttons. Users who may not act get none."""
+    """Draw the menu with the actions that have code, by the labels of their buttons. Users without the right to act get none."""
     groups = [CopyGroup(name, code.texts) for name, code in codes.items() if code]
     if groups and actions.may_act()[0]:
         copy_menu(groups, key=key)
