@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from producer_core.dlq.revisions.edit_form import named_change
 from producer_core.dlq.revisions.field_path import Path as FieldPath
 from producer_core.dlq.revisions.field_path import argument_of
 from producer_core.dlq.revisions.plan_revision import EditedDeadLetter
+from producer_core.store import Retention
 
 MAX_IDS = 1_000
 """Message ids that a command can hold; a larger selection by hand has no code."""
@@ -160,7 +161,7 @@ def withdraw(store: Path, request_id: str) -> ActionCode:
     return ActionCode(_shell(store, "dlq withdraw", about=[request_id]))
 
 
-# causes, objectives and alerts, for which Python has no public name
+# causes, objectives, the retention and alerts, for which Python has no public name
 
 
 def resolve(store: Path, group: str, *, fixed_in: str = "", note: str = "") -> ActionCode:
@@ -180,6 +181,16 @@ def set_objective(store: Path, topic: str, percent: float, within: float) -> Act
 
 def remove_objective(store: Path, topic: str) -> ActionCode:
     return ActionCode(_shell(store, "dlq objective unset", about=[topic])) if topic else NONE
+
+
+def change_retention(store: Path, changes: Mapping[str, float]) -> ActionCode:
+    """The change of retention times, in seconds; a default value is named as such, so that it follows the default."""
+    default = Retention()
+    about = [
+        f"{name}={'default' if value == getattr(default, name) else f'{_word(value)}s'}"
+        for name, value in changes.items()
+    ]
+    return ActionCode(_shell(store, "store set", about=about)) if about else NONE
 
 
 def acknowledge(store: Path, alert_ids: Sequence[str]) -> ActionCode:

@@ -30,7 +30,7 @@ from producer_core.dlq.revisions.drafts import Draft
 from producer_core.dlq.revisions.edit_form import change_of, edit_form
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.errors import ApprovalRequired
-from producer_core.store import Store
+from producer_core.store import Retention, Store
 from tests.factories import replay_runner
 from tests.fixtures.approvals import write_policy
 from tests.fixtures.edits import edit, fields, json_dead_letter, malformed
@@ -100,6 +100,7 @@ def known(tmp_path_factory):
     alert_ids = tuple(fire(store, subject) for subject in ("p-1", "p-2"))
     actions.resolve(store, OTHER_GROUP, who="ann")
     actions.set_objective(store, "plain", 90.0, 60.0, who="ann")
+    store.change_settings({"keep_settled": 86_400.0}, **BY)
     store.close()
     return Known(path, states["ready"], states["running"], states["paused"], alert_ids, moment)
 
@@ -560,6 +561,18 @@ def test_remove_objective(copy, shell):
         copy, shell, lambda store: actions.remove_objective(store, "plain"),
         lambda store: action_code.remove_objective(store.path, "plain"),
     )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_change_retention(copy, shell):
+    default = Retention()
+    changes = {"keep_seconds": 5400.0, "keep_settled": default.keep_settled}
+
+    def act(store):
+        shown = {name: getattr(store.retention(), name) for name in changes}
+        return actions.change_retention(store, changes, shown=shown)
+
+    check_command(copy, shell, act, lambda store: action_code.change_retention(store.path, changes))
 
 
 @pytest.mark.slow
