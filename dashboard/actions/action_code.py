@@ -38,7 +38,7 @@ class ActionCode:
 
     @property
     def texts(self) -> list[tuple[str, str]]:
-        """The labels of the menu items that copy it, and what they copy."""
+        """Return the labels of the menu items that copy it, with what they copy."""
         known = (("Copy as command", self.command), ("Copy as Python", self.python))
         return [(label, text) for label, text in known if text]
 
@@ -50,24 +50,24 @@ NONE = ActionCode()
 
 
 def replay(store: Path, where: DeadLetterFilter, *, at_once: bool) -> ActionCode:
-    """The replay of these dead letters. Unless it starts at once, the command asks first and the code only plans it."""
+    """Return the replay of these dead letters. Unless it starts at once, the command asks first and Python only plans it."""
     where = replace(where, state="dead")
     start = ".go()" if at_once else ""
     return _of_selection(store, "dlq replay", where, f"replay(%s){start}", yes=at_once)
 
 
 def clear(store: Path, where: DeadLetterFilter) -> ActionCode:
-    """The archiving of these dead letters."""
+    """Return the archiving of these dead letters."""
     return _of_selection(store, "dlq archive", replace(where, state="dead"), "clear(%s)")
 
 
 def restore(store: Path, where: DeadLetterFilter) -> ActionCode:
-    """The restoring of archived dead letters. Python has no public name for it."""
+    """Return the restoring of archived dead letters. Python has no public name for it."""
     return _of_selection(store, "dlq restore", where)
 
 
 def undo_clear(store: Path, undo: tuple[DeadLetterFilter, float]) -> ActionCode:
-    """The undo of one archiving. Python has no public name for it."""
+    """Return the undo of one archiving. Python has no public name for it."""
     where, moment = undo
     return _of_selection(store, "dlq restore", where, options=(f"--moment={moment!r}",))
 
@@ -78,7 +78,7 @@ def undo_clear(store: Path, undo: tuple[DeadLetterFilter, float]) -> ActionCode:
 def edit(
     store: Path, message_id: str, edited: EditedDeadLetter, change: FieldChange, reason: str
 ) -> ActionCode:
-    """The edit of one dead letter, named by its fields. Python edits fields only, so headers and keys need the command."""
+    """Return the edit of one dead letter by its fields. Python edits fields only, so headers and keys need the command."""
     named = named_change(edited, change)
     if named is None or _is_masked(reason):
         return NONE
@@ -89,7 +89,7 @@ def edit(
 
 
 def undo_edit(store: Path, message_id: str) -> ActionCode:
-    """The undo of the latest revision of one dead letter."""
+    """Return the undo of the latest revision of one dead letter."""
     where = DeadLetterFilter(ids=(message_id,), state=None)
     return _of_selection(store, "dlq undo", where, "undo_edits(%s)")
 
@@ -107,7 +107,7 @@ def go(
     canary: int | None = None,
     stop_percent: float | None = None,
 ) -> ActionCode:
-    """The start of a replay after its dry run. Python has no argument for the canary and for the automatic stop."""
+    """Return the start of a replay after its dry run. Python has no argument for the canary and the automatic stop."""
     chosen = {"newer": newer, "inconclusive": inconclusive, "rate": rate}
     limits = {"canary": canary, "stop_percent": stop_percent}
     options = [
@@ -147,7 +147,7 @@ def approve(store: Path, request_id: str, *, reason: str = "") -> ActionCode:
 
 
 def refuse(store: Path, request_id: str, *, reason: str) -> ActionCode:
-    """The refusal of a request; none without a reason, which it requires."""
+    """Return the refusal of a request; none without a reason, which it requires."""
     if not reason.strip():
         return NONE
     python = _python(store, f"refuse({request_id!r}, reason={reason!r})")
@@ -157,7 +157,7 @@ def refuse(store: Path, request_id: str, *, reason: str) -> ActionCode:
 
 
 def withdraw(store: Path, request_id: str) -> ActionCode:
-    """The withdrawal of the own request. Python has no public name for it."""
+    """Return the withdrawal of the own request. Python has no public name for it."""
     return ActionCode(_shell(store, "dlq withdraw", about=[request_id]))
 
 
@@ -184,7 +184,7 @@ def remove_objective(store: Path, topic: str) -> ActionCode:
 
 
 def change_retention(store: Path, changes: Mapping[str, float]) -> ActionCode:
-    """The change of retention times, in seconds; a default value is named as such, so that it follows the default."""
+    """Return the change of retention times, in seconds. A default value is named as such, so that it stays the default."""
     default = Retention()
     about = [
         f"{name}={'default' if value == getattr(default, name) else f'{_word(value)}s'}"
@@ -194,7 +194,7 @@ def change_retention(store: Path, changes: Mapping[str, float]) -> ActionCode:
 
 
 def acknowledge(store: Path, alert_ids: Sequence[str]) -> ActionCode:
-    """The acknowledgement of alerts: one command each."""
+    """Return the acknowledgement of alerts: one command each."""
     return ActionCode("\n".join(_shell(store, "alerts ack", about=[one]) for one in alert_ids))
 
 

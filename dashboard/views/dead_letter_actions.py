@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,13 +122,19 @@ def _menu(path: Path, offer: queries.ReplayOffer, key: str) -> None:
     """Draw the menu that copies the actions on a selection as code, as far as their buttons are enabled."""
     if not offer.count:
         return
-    if offer.about.state == "archived":
-        action_menu.draw({"Restore": action_code.restore(path, offer.about)}, key=key)
+    about = _of_now(offer.about)
+    if about.state == "archived":
+        action_menu.draw({"Restore": action_code.restore(path, about)}, key=key)
         return
-    replays = (
-        {"Replay": action_code.replay(path, offer.about, at_once=offer.at_once)} if not offer.refused else {}
-    )
-    action_menu.draw({**replays, "Clear": action_code.clear(path, offer.about)}, key=key)
+    replays = {"Replay": action_code.replay(path, about, at_once=offer.at_once)} if not offer.refused else {}
+    action_menu.draw({**replays, "Clear": action_code.clear(path, about)}, key=key)
+
+
+def _of_now(about: DeadLetterFilter) -> DeadLetterFilter:
+    """Return the selection without dead letters that fail after now, because its code may run much later."""
+    if about.ids:
+        return about
+    return replace(about, until=min(about.until or math.inf, round(time.time(), 3)))
 
 
 def record_buttons(path: Path, message_id: str, state: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from producer_core.dlq import DeadLetterFilter
@@ -78,4 +80,7 @@ def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(fa
         assert menu.is_visible()
         phone.get_by_role("menuitem", name="Copy as command").last.tap()
         phone.get_by_role("button", name="Copied").wait_for()
-        assert phone.evaluate("taken").startswith("producer-core dlq archive --topic=copied --yes --store=")
+        assert re.match(
+            r"producer-core dlq archive --topic=copied --until=@\d+\.\d+ --yes --store=",
+            phone.evaluate("taken"),
+        )

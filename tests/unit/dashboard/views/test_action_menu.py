@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -65,6 +66,7 @@ def test_archived_and_doubtful_dead_letters_have_the_code_of_what_a_click_does(p
     add_dead_letters(store, 2, verdict="possibly_persisted")
     command = codes_of(bar(path))["Replay"]["Copy as command"]
     assert "--yes" not in command  # as the button, it asks first
+    assert re.search(r"--until=@\d+\.\d+ ", command)  # without those that fail before it runs
 
     DeadLetters(store).archive(ALL, who="ann", origin="cli")
     assert list(codes_of(bar(path, state="archived"))) == ["Restore"]
