@@ -53,8 +53,11 @@ export default function ({ data, parentElement }) {
     say(done ? 'Copied' : 'Copy failed', done ? 'Copied' : 'Copy failed')
     setTimeout(() => say(button.pcLabel, button.pcName), SHOWN)
   })
-  // a page that scrolls moves the button away from its menu
-  addEventListener('scroll', event => { if (!menu.contains(event.target) && menu.matches(':popover-open')) menu.hidePopover() }, true)
+  const scrolled = event => { // the button moves away from its menu
+    if (!menu.isConnected) removeEventListener('scroll', scrolled, true)
+    else if (!menu.contains(event.target) && menu.matches(':popover-open')) menu.hidePopover()
+  }
+  addEventListener('scroll', scrolled, true)
   button.pcLabel = button.textContent
   button.pcName = button.getAttribute('aria-label')
 }
