@@ -155,7 +155,7 @@ def _codes(path: Path, item: Alert, silence: Silence | None) -> dict[str, Action
 
 def silence_form(path: Path, key: str, rule: str, subject: str) -> None:
     """Draw the form for the duration, the subject and the reason of a silence."""
-    with st.container(key=f"pc-silence-form-{key}"):
+    with st.container(key=f"pc-silencing-{key}"):
         left, right = st.columns([1, 2])
         left.selectbox("Duration", alert_wording.SILENCES, key=f"length-{key}")
         right.selectbox("Applies to", [subject, ALL] if subject else [ALL], key=f"scope-{key}")

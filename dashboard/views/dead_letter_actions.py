@@ -153,7 +153,6 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
             "Restore", key=f"dead_letter_restore_{message_id}", icon=":material/unarchive:", disabled=not enabled,
             help=reason or "Makes it pending again, unchanged.", on_click=_restore, args=(path, offer.about, press),
         )  # fmt: skip
-        _menu(path, offer, f"dead_letter_code_{message_id}")
         return
     st.button(
         "Replay" if offer.at_once else "Replay …", key=f"dead_letter_replay_{message_id}", icon=":material/replay:",
@@ -165,7 +164,13 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
         help=reason or "Archives it without deleting anything. Undo restores it.",
         on_click=_clear, args=(path, offer.about, press),
     )  # fmt: skip
-    _menu(path, offer, f"dead_letter_code_{message_id}")
+
+
+def record_menu(path: Path, message_id: str, state: str) -> None:
+    """Draw the menu that copies the actions of `record_buttons` as code."""
+    if state in ("dead", "archived"):
+        offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
+        _menu(path, offer, f"dead_letter_code_{message_id}")
 
 
 def _why_dry_run(offer: queries.ReplayOffer) -> str:
