@@ -12,13 +12,14 @@ from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert, AlertRule, Silence
 from producer_core.alerts.alert_groups import AlertGroup
 from producer_core.dashboard import actions, wording
-from producer_core.dashboard.actions import alerts
+from producer_core.dashboard.actions import action_code, alerts
+from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.actions.result import ActionResult
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
 from producer_core.dashboard.queries import alerts as alert_queries
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import alert_reads, common, header
+from producer_core.dashboard.views import action_menu, alert_reads, common, header
 from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.store import Store
 
@@ -145,20 +146,38 @@ def buttons(path: Path, group: AlertGroup, silence: Silence | None) -> None:
                 "Silence …", key=f"silence-{item.alert_id}", disabled=not allowed, help=help_text,
                 on_click=_open_form, args=(item.alert_id,),
             )  # fmt: skip
+        action_menu.draw(path, _codes(path, group, silence), key=f"alert-code-{item.alert_id}")
+
+
+def _codes(path: Path, group: AlertGroup, silence: Silence | None) -> dict[str, ActionCode]:
+    """Return the actions of the buttons as code; a new silence has its own menu, beside its choices."""
+    codes, item = dict[str, ActionCode](), group.alert
+    if item.state == "firing" and item.acknowledged_by is None:
+        codes["Acknowledge"] = action_code.acknowledge(path, group.alert_ids)
+    if silence is not None:
+        codes["End the silence"] = action_code.unsilence(path, silence.rule, silence.subject)
+    return codes
 
 
 def silence_form(path: Path, key: str, rule: str, subject: str) -> None:
     """Draw the form for the duration, the subject and the reason of a silence."""
-    with st.form(f"silence-{key}", border=False):
+    with st.container(key=f"pc-silencing-{key}"):
         left, right = st.columns([1, 2])
         left.selectbox("Duration", alert_wording.SILENCES, key=f"length-{key}")
         right.selectbox("Applies to", [subject, ALL] if subject else [ALL], key=f"scope-{key}")
         st.text_input("Reason (visible to others)", key=f"why-{key}", max_chars=200)
-        with st.container(horizontal=True):
-            st.form_submit_button(
-                "Silence", type="primary", on_click=_silence, args=(path, key, rule, subject)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button(
+                "Silence",
+                key=f"silence-now-{key}",
+                type="primary",
+                on_click=_silence,
+                args=(path, key, rule, subject),
             )
-            st.form_submit_button("Cancel", on_click=_open_form, args=(None,))
+            st.button("Cancel", key=f"silence-cancel-{key}", on_click=_open_form, args=(None,))
+            about, seconds, why = _chosen(key, subject)
+            code = action_code.silence(path, rule, about, round(seconds), why)
+            action_menu.draw(path, {"Silence": code}, key=f"silence-code-{key}")
 
 
 def _open_form(alert_id: str | None) -> None:
@@ -167,10 +186,15 @@ def _open_form(alert_id: str | None) -> None:
 
 
 def _silence(path: Path, key: str, rule: str, subject: str) -> None:
+    act(path, alerts.silence, rule, *_chosen(key, subject))
+    st.session_state["silencing"] = None
+
+
+def _chosen(key: str, subject: str) -> tuple[str, float, str]:
+    """Return the subject, the seconds from now and the reason of the form."""
     about = "" if st.session_state[f"scope-{key}"] == ALL else subject
     seconds = alert_wording.silence_seconds(st.session_state[f"length-{key}"], time.time(), common.zone())
-    act(path, alerts.silence, rule, about, seconds, st.session_state[f"why-{key}"])
-    st.session_state["silencing"] = None
+    return about, seconds, st.session_state[f"why-{key}"]
 
 
 def act(path: Path, do: Callable[..., ActionResult], *about: object) -> None:
