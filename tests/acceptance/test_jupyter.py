@@ -391,7 +391,7 @@ def test_a_brushed_chart_is_a_frame_in_the_kernel_and_a_copied_action_runs_there
         front.until(page.locator(".pc-question .pc-sure").is_visible)
         page.locator(".pc-question summary").press("Enter")
         page.get_by_role("button", name="Copy as Python").click()
-        page.get_by_role("button", name="Copied").wait_for()
+        page.get_by_role("button", name="Copied", exact=True).wait_for()
         front.run(page.evaluate("taken"))
         front.until(lambda: not page.locator(".pc-cause").count())
     assert front.external_requests == []
