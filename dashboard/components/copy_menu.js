@@ -27,7 +27,10 @@ export default function ({ data, parentElement }) {
   const close = () => { menu.hidePopover(); button.focus() }
   const say = (text, label) => { button.textContent = text; button.setAttribute('aria-label', label) }
   menu.addEventListener('toggle', ({ newState }) => button.setAttribute('aria-expanded', String(newState === 'open')))
+  let wasOpen = false // the browser closes an open menu on the press of the button, before its click
+  button.addEventListener('pointerdown', () => { wasOpen = menu.matches(':popover-open') })
   button.addEventListener('click', () => {
+    if (wasOpen) { wasOpen = false; menu.hidePopover(); return }
     menu.togglePopover()
     if (!menu.matches(':popover-open')) return
     const at = button.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = menu
