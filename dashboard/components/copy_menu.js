@@ -26,10 +26,13 @@ export default function ({ data, parentElement }) {
   button.pcReady = true
   const close = () => { menu.hidePopover(); button.focus() }
   const say = (text, label) => { button.textContent = text; button.setAttribute('aria-label', label) }
-  button.addEventListener('click', () => menu.togglePopover())
-  menu.addEventListener('toggle', ({ newState }) => {
-    button.setAttribute('aria-expanded', String(newState === 'open'))
-    if (newState !== 'open') return
+  menu.addEventListener('toggle', ({ newState }) => button.setAttribute('aria-expanded', String(newState === 'open')))
+  let wasOpen = false // the browser closes an open menu on the press of the button, before its click
+  button.addEventListener('pointerdown', () => { wasOpen = menu.matches(':popover-open') })
+  button.addEventListener('click', () => {
+    if (wasOpen) { wasOpen = false; menu.hidePopover(); return }
+    menu.togglePopover()
+    if (!menu.matches(':popover-open')) return
     const at = button.getBoundingClientRect(), { offsetWidth: width, offsetHeight: height } = menu
     const below = at.bottom + 4 + height <= innerHeight
     menu.style.left = `${Math.max(8, Math.min(at.left, innerWidth - width - 8))}px`

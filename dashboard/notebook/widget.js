@@ -156,7 +156,8 @@ export default {
     const drawHovered = () => {
       const { number } = span()
       if (hovered !== null && hovered >= number) hovered = null
-      setText(readout, hovered === null ? selection() : clock(state.since + hovered * state.step))
+      const pointed = hovered === null ? '' : clock(state.since + hovered * state.step)
+      setText(readout, [pointed, selection()].filter(Boolean).join(' · '))
       state.charts.forEach(({ lines, legend, unit }, index) => {
         const card = cards[index]
         card.cross.hidden = hovered === null || !lines.length

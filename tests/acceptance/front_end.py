@@ -45,7 +45,7 @@ class FrontEnd:
     def __init__(self, client, page):
         self.client, self.page = client, page
         self.open, self.closed = {}, set()
-        self.received, self.sent, self.external_requests = [], [], []
+        self.received, self.sent, self.saved, self.external_requests = [], [], [], []
         self._iopub = zmq.Socket.shadow(client.iopub_channel.socket)
         self._shell = zmq.Socket.shadow(client.shell_channel.socket)
         page.on(
@@ -73,6 +73,7 @@ class FrontEnd:
         self.send("comm_msg", comm_id=comm, data={"method": "custom", "content": json.loads(content)})
 
     def comm_state(self, comm, state):
+        self.saved.append(state)
         data = {"method": "update", "state": json.loads(state), "buffer_paths": []}
         self.send("comm_msg", comm_id=comm, data=data)
 

@@ -360,7 +360,7 @@ def test_a_brushed_chart_is_a_frame_in_the_kernel_and_a_copied_action_runs_there
         brush = lambda: page.evaluate("comm => models[comm].state.brush", comm)  # noqa: E731
 
         # With the pointer, over a chart and over the dead letters of a cause.
-        drag(page, page.locator(".pc-plot").nth(1))
+        saved(front, lambda: drag(page, page.locator(".pc-plot").nth(1)))
         assert page.locator(".pc-plot").nth(1).locator(".pc-brush").is_visible()
         chart, since, until, rows, dead = printed(front, SELECTED + ", int(rows['dead'].sum())")
         assert (chart, float(since), float(until), dead) == (
@@ -370,17 +370,17 @@ def test_a_brushed_chart_is_a_frame_in_the_kernel_and_a_copied_action_runs_there
             "10",
         )
         assert int(rows) >= 1 and "monitor.selection.to_frame()" in page.locator(".pc-readout").inner_text()
-        drag(page, page.locator(".pc-trend").first)
+        saved(front, lambda: drag(page, page.locator(".pc-trend").first))
         assert printed(front, SELECTED)[::3] == ["causes", "10"]
         assert not page.locator(".pc-plot .pc-brush:visible").count()
 
         # With the keyboard, and ended by Escape.
         page.locator(".pc-plot").nth(2).focus()
         for key in ("Shift+ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"):
-            page.keyboard.press(key)
+            saved(front, lambda key=key: page.keyboard.press(key))
         chart, since, until, *_ = printed(front, SELECTED)
         assert (chart, float(until) - float(since)) == ("latency", 3 * brush()["step"])
-        page.keyboard.press("Escape")
+        saved(front, lambda: page.keyboard.press("Escape"))
         assert printed(front, "bool(monitor.selection), len(monitor.selection.to_frame())") == ["False", "0"]
 
         # The code that a confirmation copies does in the kernel what its button would do.
@@ -391,7 +391,7 @@ def test_a_brushed_chart_is_a_frame_in_the_kernel_and_a_copied_action_runs_there
         front.until(page.locator(".pc-question .pc-sure").is_visible)
         page.locator(".pc-question summary").press("Enter")
         page.get_by_role("button", name="Copy as Python").click()
-        page.get_by_role("button", name="Copied").wait_for()
+        page.get_by_role("button", name="Copied", exact=True).wait_for()
         front.run(page.evaluate("taken"))
         front.until(lambda: not page.locator(".pc-cause").count())
     assert front.external_requests == []
@@ -404,6 +404,13 @@ from tests.fixtures.notebook import filled
 monitor = Monitor(filled(Store.open("s.duckdb"), float(int(time.time()))))
 """
 SELECTED = "(one := monitor.selection).chart, one.since, one.until, len(rows := one.to_frame())"
+
+
+def saved(front, act):
+    """Act, and wait until the page has sent the change of the widget's state to the kernel."""
+    before = len(front.saved)
+    act()
+    front.until(lambda: len(front.saved) > before)
 
 
 def drag(page, chart):

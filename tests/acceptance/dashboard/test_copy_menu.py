@@ -54,7 +54,7 @@ def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, a
     page.keyboard.press("Enter")
     for key in ("End", "ArrowUp", "ArrowDown", "Enter"):  # the last one: Clear as Python
         page.keyboard.press(key)
-    page.get_by_role("button", name="Copied").wait_for()
+    page.get_by_role("button", name="Copied", exact=True).wait_for()
     text = page.evaluate("taken")
     assert f"DeadLetterFilter(ids=('{chosen}',))" in text and ".clear(" in text
     exec(compile(text, "<copied>", "exec"), {})
@@ -72,6 +72,10 @@ def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(fa
         menu_of(phone).tap()
         menu = phone.locator(".pc-copy-menu:popover-open")
         menu.wait_for()
+        menu_of(phone).tap()
+        menu.wait_for(state="hidden")
+        menu_of(phone).tap()
+        menu.wait_for()
         assert menu.evaluate(_IN_VIEW) and menu_of(phone).bounding_box()["height"] >= 40
         assert violations(phone, axe_script()) == []
 
@@ -79,7 +83,7 @@ def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(fa
         button(phone, "Clear 3").wait_for()
         assert menu.is_visible()
         phone.get_by_role("menuitem", name="Copy as command").last.tap()
-        phone.get_by_role("button", name="Copied").wait_for()
+        phone.get_by_role("button", name="Copied", exact=True).wait_for()
         assert re.match(
             r"producer-core dlq archive --topic=copied --until=@\d+\.\d+ --yes --store=",
             phone.evaluate("taken"),
