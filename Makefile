@@ -102,6 +102,7 @@ services: .venv/.dev
 	@echo "Installing what the tests need (once; PySpark alone is 430 MB) …"
 	@$(PIP) --require-hashes -r requirements-dev.lock
 	@$(PIP) --no-deps -e .
+	@$(BIN)/python scripts/build_native.py
 	@touch $@ .venv/.run
 
 # A virtual environment of its own, so that .venv keeps the packages of the tests only.
