@@ -16,7 +16,7 @@ PLUGINS = "plugin.library.paths"
 class Produced(NamedTuple):
     """The number of messages passed to the client, and the error code of the one at which it stopped; 0 if none."""
 
-    count: int
+    passed: int
     code: int
 
 

@@ -57,7 +57,11 @@ _LIMIT_DURATION_S = 10.0
 
 @dataclass(frozen=True)
 class TransactionBounds:
-    """When a transaction is full and when the queue is full. Ages and timeouts are in seconds."""
+    """When a transaction is full and when the queue is full. Ages and timeouts are in seconds.
+
+    A shard with the native core sends up to `stream_messages` in a transaction, which ends early enough that its oldest
+    message is committed within `latency`.
+    """
 
     messages: int
     bytes: int
@@ -65,6 +69,8 @@ class TransactionBounds:
     queue_messages: int
     queue_bytes: int
     transaction_timeout: float
+    stream_messages: int
+    latency: float
 
 
 class QueuedMessage(NamedTuple):
@@ -325,6 +331,9 @@ class Shard:
         )
         self._unconfirmed = set()
         self._report_recovered()
+        self._pause_after_commit()
+
+    def _pause_after_commit(self) -> None:
         self._wait(_COMMIT_PAUSE_S)
 
     def _report_rejected(self, rejected: Sequence[Report]) -> None:
@@ -417,12 +426,16 @@ class Shard:
             self._wait_to_take_back()
         sent = Counter((one.topic, one.partition) for one in deliveries)
         cause = failure_cause([(one, problem) for one, problem, _ in failure.reports], sent)
-        if not (cause.rejected or cause.limits):
+        if not self._is_explained(failure, cause):
             self._report_failing(
                 f"A transaction failed ({failure}). The log is read back before anything is sent again."
             )
         self._recover(sent)
         self._drop_rejected(cause)
+
+    def _is_explained(self, failure: TransactionFailed, cause: FailureCause) -> bool:
+        """Return whether the rejection of a record is the cause, so that its dead letter tells the operator."""
+        return bool(cause.rejected or cause.limits)
 
     def _wait_to_take_back(self) -> None:
         """Wait before taking the transactional id back. Raise _IdTaken when another producer keeps it."""

@@ -13,7 +13,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import KafkaError
 
@@ -22,12 +22,14 @@ from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPositions, PartitionId, shard_ids, shard_note
 from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
+from producer_core.delivery.exactly_once.native_client import core_refusal
+from producer_core.delivery.exactly_once.native_shard import NativeShard
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.shard import Shard, TransactionBounds
 from producer_core.delivery.exactly_once.transactional_client import check_settings
 from producer_core.delivery.journal import SettlementState
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
-from producer_core.errors import Fenced, ForkedProducer
+from producer_core.errors import ConfigError, Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
@@ -47,23 +49,32 @@ _FENCED_FIX = (
 )
 
 
+Core = Literal["python", "native"]
+"""The part that sends plain messages: Python, or a C library that does not hold Python's lock."""
+_NO_CORE = "Exactly-once delivery runs in Python, because the native core cannot be used."
+
+
 @dataclass(frozen=True)
 class TransactionLimits:
     """Limits of a transaction: it ends at this number of messages or bytes, or when its oldest message has this age.
 
-    The age is in seconds.
+    With the native core, it ends at `stream_messages`, or early enough that its oldest message is committed within
+    `latency`. Times are in seconds.
     """
 
     messages: int = 5000
     bytes: int = 8 * 1024 * 1024
     age: float = 0.1
+    stream_messages: int = 20_000
+    latency: float = 0.25
 
 
 class TransactionalTransport:
     """Deliver exactly once for `read_committed` consumers, across crashes, with a journal.
 
     `progress` is the journal, and `ids` are the ids of its messages. The transactional ids are `{transactional_id}-0`
-    and so on, one per shard.
+    and so on, one per shard. `core="native"` sends plain messages through the native core; where it cannot be used, a
+    notice gives the reason and everything runs in Python.
     """
 
     settles_journal = True
@@ -78,6 +89,7 @@ class TransactionalTransport:
         ids: MessageIds,
         shards: int = 2,
         limits: TransactionLimits | None = None,
+        core: Core = "python",
     ) -> None:
         limits = limits or TransactionLimits()
         self._config = config
@@ -105,12 +117,16 @@ class TransactionalTransport:
             queue_messages=max(1, int(settings.get("queue.buffering.max.messages", 100_000)) // shards),
             queue_bytes=max(1, int(settings.get("queue.buffering.max.kbytes", 1_048_576)) * 1024 // shards),
             transaction_timeout=settings["transaction.timeout.ms"] / 1000,
+            stream_messages=limits.stream_messages,
+            latency=limits.latency,
         )
+        self.core_refusal = None if core == "python" else core_refusal(settings)
+        kind = Shard if core == "python" or self.core_refusal else NativeShard
         names = shard_ids(transactional_id, shards, progress.offsets)
         own, others = names[:shards], names[shards:]
         self._all_fenced = [threading.Event() for _ in own]
         self._shards = [
-            Shard(
+            kind(
                 number,
                 name,
                 settings={**settings, "client.id": f"{config.client_id}-{number}"},
@@ -128,6 +144,9 @@ class TransactionalTransport:
     def start(self) -> None:
         note = shard_note(self._transactional_id, len(self._shards), self._progress.offsets)
         self._positions.start_partitions(note)
+        if self.core_refusal is not None:
+            text = f"{_NO_CORE} {self.core_refusal}"
+            self.notice("native_core_unavailable", "warning", text)
         for shard in self._shards:
             shard.start()
 
@@ -191,6 +210,27 @@ class TransactionalTransport:
             return False
         bound = float(self._config.settings.get("topic.metadata.propagation.max.ms", 5_000)) / 1000
         return time.monotonic() - self._missing.setdefault(topic, time.monotonic()) >= bound
+
+    @property
+    def core(self) -> Core:
+        """Return which core sends plain messages now."""
+        return "native" if any(shard.native for shard in self._native_shards) else "python"
+
+    @property
+    def _native_shards(self) -> list[NativeShard]:
+        return [shard for shard in self._shards if isinstance(shard, NativeShard)]
+
+    def use_core(self, core: Core) -> None:
+        """Change the core; the next transaction of each shard uses it. Any thread may call it.
+
+        Raise ConfigError for "native" if the transport was not created with it, or cannot use it.
+        """
+        if core == "native" and not self._native_shards:
+            raise ConfigError(
+                "This producer does not have the native core.", fix='Create it with core="native".'
+            )
+        for shard in self._native_shards:
+            shard.native = core == "native"
 
     @property
     def ended(self) -> bool:
