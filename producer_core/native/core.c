@@ -141,12 +141,13 @@ static struct { PyObject *id, *topic, *value, *key, *headers, *placement; } name
 static __thread core_t *creating;  /* the core whose client this thread creates */
 static __thread core_t *producing; /* the core to whose client this thread passes a message */
 
+/* Return a hash of an id: 16 bytes of a session, and a big-endian sequence. The sequences of most messages are consecutive,
+ * so they get slots in a row, without collisions. */
 static uint64_t hash(const unsigned char *id) {
-    uint64_t session, sequence;
-    memcpy(&session, id, 8);
-    memcpy(&sequence, id + 16, 8);
-    uint64_t mixed = (session ^ sequence) * 0x9e3779b97f4a7c15u; /* Fibonacci hashing; its high bits are the best */
-    return mixed >> 32;
+    uint64_t session, sequence = 0;
+    memcpy(&session, id + 8, 8); /* the random half of the session */
+    for (int byte = 16; byte < ID_SIZE; byte++) sequence = sequence << 8 | id[byte];
+    return session + sequence;
 }
 
 /* Return the slot of this id: the row's, or the empty one where it belongs. */
@@ -466,30 +467,32 @@ static int produce(core_t *core, const message_t *message, const rd_kafka_vu_t *
     return code ? code : ERR_FAIL;
 }
 
-/* Add a row for a message, or remove the last one again. Return 0, or an error code for an id that has a row already. */
-static int add_row(core_t *core, const message_t *message) {
-    int error = 0;
+/* Add a row for each message, before the first one is passed on: its report may come at once. One lock for all of them
+ * keeps this thread and librdkafka's from waiting for each other at every message. Stop at an id that has a row already.
+ * Return the number of rows added. */
+static int64_t add_rows(core_t *core, const message_t *messages, int64_t count) {
+    int64_t added = 0;
     pthread_mutex_lock(&core->lock);
-    int32_t *slot = slot_of(core, message->id);
-    if (*slot) {
-        error = ERR_INCONSISTENT;
-    } else {
+    for (; added < count; added++) {
+        int32_t *slot = slot_of(core, messages[added].id);
+        if (*slot) break;
         row_t *row = &core->rows[core->count];
-        memcpy(row->id, message->id, ID_SIZE);
-        row->partition = message->partition;
+        memcpy(row->id, messages[added].id, ID_SIZE);
+        row->partition = messages[added].partition;
         row->reported = 0;
         *slot = (int32_t)++core->count;
-        core->missing++;
     }
+    core->missing += added;
     pthread_mutex_unlock(&core->lock);
-    return error;
+    return added;
 }
 
-static void remove_row(core_t *core, const message_t *message) {
+/* Remove the last rows again, in the reverse order, so that no other row was placed behind one of them. */
+static void remove_rows(core_t *core, const message_t *messages, int64_t count) {
     pthread_mutex_lock(&core->lock);
-    *slot_of(core, message->id) = 0; /* the last one added, so no other row was placed behind it */
-    core->count--;
-    core->missing--;
+    for (int64_t number = count - 1; number >= 0; number--) *slot_of(core, messages[number].id) = 0;
+    core->count -= count;
+    core->missing -= count;
     pthread_mutex_unlock(&core->lock);
 }
 
@@ -532,14 +535,13 @@ PUBLIC int64_t core_produce(core_t *core, PyObject *deliveries, int64_t start, i
         rd_kafka_vu_t vus[LENGTH(FIELDS) + MAX_HEADERS];
         const rd_kafka_vu_t *headers = held.headers;
         memcpy(vus, FIELDS, sizeof(FIELDS));
-        for (; done < count; done++) {
-            if ((*code = add_row(core, &messages[done]))) break;
-            if ((*code = produce(core, &messages[done], headers, vus))) {
-                remove_row(core, &messages[done]);
-                break;
-            }
+        int64_t added = add_rows(core, messages, count);
+        for (; done < added; done++) {
+            if ((*code = produce(core, &messages[done], headers, vus))) break;
             headers += messages[done].headers;
         }
+        if (!*code && added < count) *code = ERR_INCONSISTENT;
+        remove_rows(core, messages + done, added - done);
         PyEval_RestoreThread(thread);
     }
     let_go(&held);
