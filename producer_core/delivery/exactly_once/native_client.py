@@ -15,7 +15,7 @@ from producer_core.delivery.sending_client import create_producer
 from producer_core.native.library import CoreUnavailable, unavailable_reason
 from producer_core.native.transaction_core import PLUGINS, TransactionCore
 
-_REFUSED_VALUES = (TypeError, ValueError, AttributeError, OverflowError)
+_REFUSED_VALUES = (TypeError, ValueError, AttributeError, OverflowError, IndexError)
 """Errors of a message that the core cannot read. The Python path says what is wrong with it."""
 
 

@@ -15,7 +15,7 @@ from tests.support import ROOT
 PACKAGES = """
 errors events
 _internal
-messages
+messages native
 config
 kafka metrics
 brokers delivery store
