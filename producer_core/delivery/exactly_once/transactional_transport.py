@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError
@@ -36,7 +37,7 @@ from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecor
 from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.partitioner import Partitioner, metadata_count
 from producer_core.kafka.record_lookup import ProbeResult
-from producer_core.messages import MessageIds
+from producer_core.messages import MessageIds, Placement
 
 _MESSAGE_TIMEOUT_MS = 60_000
 """Message timeout inside a transaction, in milliseconds. One lost broker stalls all partitions for about 10 s."""
@@ -103,6 +104,8 @@ class TransactionalTransport:
         self._fenced: str | None = None
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
+        self._shard_numbers: dict[PartitionId, int] = {}
+        self._all_recovered = False
         self._positions = LogPositions(progress, ids)
         self._compaction = Compaction(config.settings)
         settings = transactional_settings(config.settings)
@@ -167,8 +170,10 @@ class TransactionalTransport:
 
     def _choose_partition(self, delivery: Delivery) -> None:
         """Choose a partition. Before that, everything is read back, because the record may already be on any partition."""
-        if not all(shard.recovered.is_set() for shard in self._shards):
-            raise ClientQueueFull
+        if not self._all_recovered:
+            if not all(shard.recovered.is_set() for shard in self._shards):
+                raise ClientQueueFull
+            self._all_recovered = True
         position = self._positions.position(delivery.id)
         if position is not None:
             return _set_partition(delivery, position.partition)
@@ -278,7 +283,11 @@ class TransactionalTransport:
     # shards
 
     def _shard_of(self, partition: PartitionId) -> int:
-        return zlib.crc32(f"{partition[0]}/{partition[1]}".encode()) % len(self._shards)
+        number = self._shard_numbers.get(partition)
+        if number is None:
+            number = zlib.crc32(f"{partition[0]}/{partition[1]}".encode()) % len(self._shards)
+            self._shard_numbers[partition] = number
+        return number
 
     # events of the shards
 
@@ -323,7 +332,14 @@ class TransactionalTransport:
 
 
 def _set_partition(delivery: Delivery, partition: int) -> None:
-    delivery.placement = delivery.placement._replace(partition=partition, computed=True)
+    placement = delivery.placement
+    if placement.timestamp_ms:
+        delivery.placement = Placement(partition, placement.timestamp_ms, computed=True)
+    else:  # for speed: one object for each partition
+        delivery.placement = _placed(partition)
+
+
+_placed = cache(partial(Placement, computed=True))
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
