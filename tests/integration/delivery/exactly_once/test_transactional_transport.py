@@ -1,4 +1,7 @@
-"""Exactly-once delivery on three real brokers, read independently by kcat: no loss, no duplicates, order kept."""
+"""Exactly-once delivery on three real brokers, read independently by kcat: no loss, no duplicates, order kept.
+
+Every test runs over both cores.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,22 @@ from confluent_kafka import Producer
 from producer_core.delivery.exactly_once.read_back import ReadBack
 from producer_core.delivery.transport import ClientQueueFull
 from producer_core.errors import Fenced
+from tests.factories import CORE
 from tests.fixtures.exactly_once import Sender, read_topic, verify_topic
+from tests.fixtures.native_core import require_core
 from tests.support import ROOT, eventually
 
 pytestmark = [pytest.mark.kafka3, pytest.mark.usefixtures("kcat")]
 
 SHORT_TIMEOUTS = {"request.timeout.ms": 5000, "socket.timeout.ms": 6000, "reconnect.backoff.max.ms": 500}
+
+
+@pytest.fixture(params=["python", "native"], autouse=True)
+def core(request, monkeypatch):
+    if request.param == "native":
+        require_core()
+    monkeypatch.setenv(CORE, request.param)
+    return request.param
 
 
 @pytest.fixture
