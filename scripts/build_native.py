@@ -1,6 +1,7 @@
 """Compile the native core (producer_core/native/core.c): as a build hook of the wheel, and as a command for a checkout.
 
-    python scripts/build_native.py
+    python scripts/build_native.py                      beside the source
+    python scripts/build_native.py /tmp/core.so -fsanitize=address
 
 Compilers are tried in this order: $CC, cc, gcc, clang, and the one of the `ziglang` package. Without a working compiler
 nothing fails: the wheel is built without the core, and everything runs in Python.
@@ -96,7 +97,11 @@ def _compilers() -> Iterator[list[str]]:
 
 
 def main() -> None:
-    built = compile_in_place(Path(__file__).resolve().parent.parent / _FOLDER / "core.c")
+    source = Path(__file__).resolve().parent.parent / _FOLDER / "core.c"
+    if sys.argv[1:]:
+        target, *flags = sys.argv[1:]
+        sys.exit(not compile_core(source, Path(target), tuple(flags)))
+    built = compile_in_place(source)
     print(f"The native core is {built}." if built else "No C compiler works: the native core is not built.")
 
 

@@ -85,11 +85,13 @@ typedef struct {
 
 typedef int on_new_t(rd_kafka_t *, const rd_kafka_conf_t *, void *, char *, size_t);
 typedef int on_destroy_t(rd_kafka_t *, void *);
+typedef int on_conf_destroy_t(void *);
 typedef int on_acknowledgement_t(rd_kafka_t *, rd_kafka_message_t *, void *);
 
 static struct {
     int (*version)(void);
     int (*conf_add_on_new)(rd_kafka_conf_t *, const char *, on_new_t *, void *);
+    int (*conf_add_on_destroy)(rd_kafka_conf_t *, const char *, on_conf_destroy_t *, void *);
     int (*add_on_destroy)(rd_kafka_t *, const char *, on_destroy_t *, void *);
     int (*add_on_acknowledgement)(rd_kafka_t *, const char *, on_acknowledgement_t *, void *);
     rd_kafka_error_t *(*produceva)(rd_kafka_t *, const rd_kafka_vu_t *, size_t);
@@ -103,6 +105,7 @@ static struct {
 static const struct { const char *name; void **function; } SYMBOLS[] = {
     {"rd_kafka_version", (void **)&kafka.version},
     {"rd_kafka_conf_interceptor_add_on_new", (void **)&kafka.conf_add_on_new},
+    {"rd_kafka_conf_interceptor_add_on_conf_destroy", (void **)&kafka.conf_add_on_destroy},
     {"rd_kafka_interceptor_add_on_destroy", (void **)&kafka.add_on_destroy},
     {"rd_kafka_interceptor_add_on_acknowledgement", (void **)&kafka.add_on_acknowledgement},
     {"rd_kafka_produceva", (void **)&kafka.produceva},
@@ -128,7 +131,7 @@ typedef struct {
 typedef struct {
     pthread_mutex_t lock; /* guards everything below except `rk` and `attached`, which one thread writes before any report */
     rd_kafka_t *rk;       /* NULL before the client is created and after it is destroyed */
-    int references;       /* one of Python, one of the client */
+    int references;       /* one of Python, one of the client's settings */
     int64_t count, capacity, missing;
     row_t *rows;
     int64_t *offsets, *timestamps;
@@ -136,6 +139,7 @@ typedef struct {
     int error;      /* the first error of a report, or 0 */
 } core_t;
 
+static int live; /* cores that are not freed; changed atomically */
 static PyObject *none;
 static struct { PyObject *id, *topic, *value, *key, *headers, *placement; } names;
 static __thread core_t *creating;  /* the core whose client this thread creates */
@@ -187,6 +191,7 @@ static void release(core_t *core) {
     int references = --core->references;
     pthread_mutex_unlock(&core->lock);
     if (references) return;
+    __atomic_fetch_sub(&live, 1, __ATOMIC_RELAXED);
     pthread_mutex_destroy(&core->lock);
     free(core->rows);
     free(core->offsets);
@@ -227,11 +232,17 @@ static int on_acknowledgement(rd_kafka_t *rk, rd_kafka_message_t *message, void 
     return 0;
 }
 
+/* The client ends, but its threads still report what they had. */
 static int on_destroy(rd_kafka_t *rk, void *opaque) {
     core_t *core = opaque;
     (void)rk;
     core->rk = NULL;
-    release(core);
+    return 0;
+}
+
+/* The settings of the client are destroyed last of all, after its threads have ended. */
+static int on_conf_destroy(void *opaque) {
+    release(opaque);
     return 0;
 }
 
@@ -244,7 +255,6 @@ static int on_new(rd_kafka_t *rk, const rd_kafka_conf_t *conf, void *opaque, cha
         snprintf(text, size, "the native core cannot add its interceptors");
         return ERR_FAIL;
     }
-    core->references++;
     core->rk = rk;
     return 0;
 }
@@ -260,6 +270,11 @@ PUBLIC int conf_init(rd_kafka_conf_t *conf, void **plugin_opaque, char *text, si
         snprintf(text, size, "the native core was loaded by another librdkafka than the one it checked");
         return ERR_FAIL;
     }
+    int error = kafka.conf_add_on_destroy(conf, "producer_core", on_conf_destroy, core);
+    if (error) return error;
+    pthread_mutex_lock(&core->lock);
+    core->references++;
+    pthread_mutex_unlock(&core->lock);
     return kafka.conf_add_on_new(conf, "producer_core", on_new, core);
 }
 
@@ -288,7 +303,13 @@ PUBLIC core_t *core_new(void) {
     if (!core) return NULL;
     pthread_mutex_init(&core->lock, NULL);
     core->references = 1;
+    __atomic_fetch_add(&live, 1, __ATOMIC_RELAXED);
     return core;
+}
+
+/* Return the number of cores that are not freed, for tests. */
+PUBLIC int core_live(void) {
+    return __atomic_load_n(&live, __ATOMIC_RELAXED);
 }
 
 PUBLIC void core_free(core_t *core) {

@@ -19,6 +19,7 @@ _FUNCTIONS = {
     "core_load": (ctypes.c_int, ctypes.c_char_p, ctypes.py_object),
     "core_new": (_handle,),
     "core_free": (None, _handle),
+    "core_live": (ctypes.c_int,),
     "core_attach": (ctypes.c_int, _handle, ctypes.c_int),
     "core_begin": (ctypes.c_int64, _handle),
     "core_produce": (ctypes.c_int64, _handle, ctypes.py_object, ctypes.c_int64, _pointer(ctypes.c_int)),

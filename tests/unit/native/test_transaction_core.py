@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
 import weakref
 
@@ -11,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from producer_core._internal.librdkafka import Producer, client_log
 from producer_core.brokers import embedded
-from producer_core.native.library import CORE_PATH, CoreUnavailable
+from producer_core.native.library import CORE_PATH, CoreUnavailable, core_library
 from producer_core.native.transaction_core import PLUGINS, TransactionCore
 from tests.fixtures.native_core import SESSION, message, messages, require_core
-from tests.support import eventually
+from tests.support import ROOT, eventually
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +249,7 @@ def test_a_dropped_core_drops_its_client_with_messages_in_flight(make_core):
     del core
     gc.collect()
     assert dropped() is None
+    assert eventually(lambda: core_library().core_live() == 0)
 
 
 def test_a_client_that_is_not_created_leaves_nothing_behind(make_core):
@@ -256,7 +259,18 @@ def test_a_client_that_is_not_created_leaves_nothing_behind(make_core):
         TransactionCore(lambda settings: None, {})
     with pytest.raises(CoreUnavailable, match="another plugin"):
         TransactionCore(Producer, {PLUGINS: "other"})
+    assert core_library().core_live() == 0
     Producer({"bootstrap.servers": "", PLUGINS: str(CORE_PATH)})  # a client without a core
     core = make_core()
     assert core.produce(messages(1), 0) == (1, 0)
     commit(core, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_calls_from_several_threads_with_forks_and_signals_end_without_a_crash(seed):
+    require_core()
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.processes.native_fuzz", "4", str(seed)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "transact" in done.stdout
