@@ -34,6 +34,8 @@ _TIMEOUT_S = 300  # zig compiles parts of its own runtime at the first use
 class NativeCoreHook(BuildHookInterface):  # type: ignore[misc,valid-type]
     """Add the compiled core to the wheel. An editable installation gets it in the source folder."""
 
+    _folder: Path | None = None
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
@@ -41,13 +43,17 @@ class NativeCoreHook(BuildHookInterface):  # type: ignore[misc,valid-type]
         if version == "editable":
             compile_in_place(source)
             return
-        self._folder = tempfile.TemporaryDirectory()
-        built = Path(self._folder.name, "core.so")
+        self._folder = Path(tempfile.mkdtemp())
+        built = self._folder / "core.so"
         if compile_core(source, built):
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform}"
             build_data["force_include"][str(built)] = f"{_FOLDER}/core.so"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def compile_in_place(source: Path) -> Path | None:
