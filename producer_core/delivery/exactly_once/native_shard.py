@@ -17,6 +17,7 @@ from producer_core.delivery.exactly_once.transaction_errors import FailureCause,
 from producer_core.delivery.exactly_once.transactional_client import TransactionalClient, TransactionFailed
 from producer_core.delivery.report_batch import ReportBatch
 
+NO_CORE = "Exactly-once delivery runs in Python, because the native core cannot be used."
 _GROUP = 2000
 """Messages that are passed to the client in one call."""
 _GROUP_PAUSE_S = 0.005
@@ -74,6 +75,13 @@ class NativeShard(Shard):
             connection_error=self._listener.connection_error,
             stopping=self._stopping.is_set,
         )
+
+    def _fence(self, transactional_id: str) -> TransactionalClient:
+        client = super()._fence(transactional_id)
+        if isinstance(client, NativeClient) and client.core_error is not None and self.native:
+            self.native = False
+            self._listener.notice("native_core_unavailable", "warning", f"{NO_CORE} {client.core_error}")
+        return client
 
     @property
     def uses_core(self) -> bool:

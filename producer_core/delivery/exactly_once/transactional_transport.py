@@ -24,7 +24,7 @@ from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPositions, PartitionId, shard_ids, shard_note
 from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
 from producer_core.delivery.exactly_once.native_client import core_refusal
-from producer_core.delivery.exactly_once.native_shard import NativeShard
+from producer_core.delivery.exactly_once.native_shard import NO_CORE, NativeShard
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.shard import Shard, TransactionBounds
 from producer_core.delivery.exactly_once.transactional_client import check_settings
@@ -52,7 +52,6 @@ _FENCED_FIX = (
 
 Core = Literal["python", "native"]
 """The part that sends plain messages: Python, or a C library that does not hold Python's lock."""
-_NO_CORE = "Exactly-once delivery runs in Python, because the native core cannot be used."
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class TransactionalTransport:
         note = shard_note(self._transactional_id, len(self._shards), self._progress.offsets)
         self._positions.start_partitions(note)
         if self.core_refusal is not None:
-            text = f"{_NO_CORE} {self.core_refusal}"
+            text = f"{NO_CORE} {self.core_refusal}"
             self.notice("native_core_unavailable", "warning", text)
         for shard in self._shards:
             shard.start()

@@ -10,10 +10,12 @@ from confluent_kafka import KafkaError
 from producer_core._internal.id_header import ID_FORMAT_KEY
 from producer_core.brokers import embedded
 from producer_core.delivery.delivery import Callbacks
+from producer_core.delivery.exactly_once import native_client
 from producer_core.delivery.exactly_once.native_client import CommittedColumns, NativeClient, core_refusal
 from producer_core.delivery.exactly_once.native_shard import report_batches
 from producer_core.errors import ConfigError
 from producer_core.native import library
+from producer_core.native.library import CoreUnavailable
 from tests.fixtures.exactly_once import Sender, delivery
 from tests.fixtures.native_core import require_core
 from tests.support import eventually
@@ -169,6 +171,19 @@ def test_without_the_core_a_notice_says_so_and_everything_runs_in_python(broker,
                 sender.transport.use_core("native")
     finally:
         library.core_library.cache_clear()
+
+
+def test_a_client_that_does_not_load_the_core_runs_in_python_and_a_notice_says_why(broker, monkeypatch):
+    def refuse(create, settings):
+        raise CoreUnavailable("The client did not load it.")
+
+    monkeypatch.setattr(native_client, "TransactionCore", refuse)
+    options = {"transactional_id": uuid.uuid4().hex, "core": "native", "shards": 1}
+    with Sender(broker.bootstrap_servers, "t", **options) as sender:
+        send(sender, range(20))
+        assert sender.listener.kinds == ["native_core_unavailable"]
+        assert "did not load it" in sender.listener.notices[0].text
+        assert sender.transport.core == "python"
 
 
 def test_messages_in_an_open_transaction_are_committed_by_a_purge(broker):
