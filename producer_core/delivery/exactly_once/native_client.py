@@ -90,9 +90,13 @@ class NativeClient(TransactionalClient):
         return passed
 
     @property
-    def report_failed(self) -> bool:
-        """Whether a report is not a success with an offset, so that the transaction cannot be committed."""
-        return self._native.missing()[1] != 0
+    def unreported(self) -> tuple[int, bool]:
+        """The number of messages without a report, and whether a report is not a success with an offset.
+
+        A transaction with such a report cannot be committed.
+        """
+        missing, code = self._native.missing()
+        return missing, code != 0
 
     def finish(self, count: int, deadline: float) -> CommittedColumns:
         """Wait for the reports of the transaction's messages and commit it. Raise TransactionFailed if it fails."""

@@ -22,6 +22,11 @@ _GROUP = 2000
 """Messages that are passed to the client in one call."""
 _GROUP_PAUSE_S = 0.005
 """Seconds between two groups. Fewer would hand Python's lock over more often; librdkafka waits as long for a batch."""
+_UNREPORTED = 5000
+"""Messages of an open transaction that the client may have without a report. More would wait in the client, and the commit
+for them."""
+_SHORTEST_S = 0.1
+"""Seconds for which a transaction stays open although its oldest message is old already: a commit costs half as much."""
 _FIRST_COMMIT_S = 0.05
 """The mean duration of a commit before the first one is measured."""
 _COMMIT_WEIGHT = 0.2
@@ -145,8 +150,8 @@ class NativeShard(Shard):
         self._pause_after_commit()
 
     def _commit_time(self, since: float, now: float) -> float:
-        """Return when to commit: early enough for the oldest message, but not before a commit has been worth its time."""
-        return max(since + self._bounds.latency - self._mean_commit, now + self._mean_commit)
+        """Return when to commit: early enough for the oldest message, but not so early that commits take all the time."""
+        return max(since + self._bounds.latency - self._mean_commit, now + min(_SHORTEST_S, self._bounds.latency))
 
     def _native_client(self) -> NativeClient:
         client = self._current_client()
@@ -164,27 +169,28 @@ class NativeShard(Shard):
     def _next_group(self, client: NativeClient, transaction: _OpenTransaction) -> list[QueuedMessage]:
         """Return the next messages of the open transaction; none when it is to be committed."""
         while True:
-            if len(self._queue) < _GROUP:
+            unreported, failed = client.unreported
+            if len(self._queue) < _GROUP or unreported >= _UNREPORTED:
                 left = transaction.commit_at - time.monotonic()
                 self._stopping.wait(max(0.0, min(_GROUP_PAUSE_S, left)))
             self._serve()
-            if client.report_failed or time.monotonic() >= transaction.commit_at:
+            if failed or time.monotonic() >= transaction.commit_at:
                 return []
-            group = self._take_group(transaction)
+            group = self._take_group(transaction, _UNREPORTED - unreported)
             if group is None or (group and self._is_plain(group)):
                 return group or []
             if group:
                 self._put_back(group, current=len(transaction.messages))
                 return []
 
-    def _take_group(self, transaction: _OpenTransaction) -> list[QueuedMessage] | None:
-        """Take the messages that have arrived. Return None if the transaction takes no more of them."""
+    def _take_group(self, transaction: _OpenTransaction, limit: int) -> list[QueuedMessage] | None:
+        """Take up to `limit` messages that have arrived. Return None if the transaction takes no more of them."""
         sent = len(transaction.messages)
         room, size = self._bounds.stream_messages - sent, self._bounds.bytes - transaction.size
         with self._changed:
             if room <= 0 or size <= 0 or self._purged or self._id_taken.is_set() or not self.uses_core:
                 return None
-            group, _ = take_batch(self._queue, min(_GROUP, room), size, {})
+            group, _ = take_batch(self._queue, min(_GROUP, room, limit), size, {})
             self._bytes -= sum(one.size for one in group)
             self._current = sent + len(group)
         return group

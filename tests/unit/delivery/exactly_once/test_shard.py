@@ -147,7 +147,8 @@ class FakeNativeClient(FakeClient):
     """A client with a core. It takes the messages one by one and ends transactions as `FakeClient` does."""
 
     has_core = True
-    report_failed = False
+    core_error = None
+    unreported = (0, False)
 
     def begin(self):
         self.taken = []
