@@ -151,7 +151,9 @@ class NativeShard(Shard):
 
     def _commit_time(self, since: float, now: float) -> float:
         """Return when to commit: early enough for the oldest message, but not so early that commits take all the time."""
-        return max(since + self._bounds.latency - self._mean_commit, now + min(_SHORTEST_S, self._bounds.latency))
+        return max(
+            since + self._bounds.latency - self._mean_commit, now + min(_SHORTEST_S, self._bounds.latency)
+        )
 
     def _native_client(self) -> NativeClient:
         client = self._current_client()

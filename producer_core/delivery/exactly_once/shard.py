@@ -599,11 +599,12 @@ def take_batch(
     total = 0
     while queue and len(batch) < messages and len(skipped) < messages and (total < size or not batch):
         one = queue.popleft()
-        if limits and counts[one.partition] >= limits.get(one.partition, messages):
-            skipped.append(one)
-            continue
+        if limits:
+            if counts[one.partition] >= limits.get(one.partition, messages):
+                skipped.append(one)
+                continue
+            counts[one.partition] += 1
         batch.append(one)
-        counts[one.partition] += 1
         total += one.size
     return batch, skipped
 
