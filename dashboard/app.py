@@ -46,9 +46,9 @@ def main() -> None:
     """Draw the page. Streamlit calls it for each session and each full rerun."""
     st.set_page_config(page_title="producer_core", layout="wide")
     common.load_style_sheet()
-    if not sign_in.show():
-        return
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())
+    if not sign_in.show(path):
+        return
     page = st.navigation([_page(path, *one) for one in PAGES], position="top")
     if _is_ready(path):
         page.run()

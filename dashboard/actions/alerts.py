@@ -7,6 +7,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
+from producer_core._internal.join_names import join_names
+from producer_core._internal.plural import plural
 from producer_core.alerts import AlertLog, rule_set_of
 from producer_core.alerts.routes import routes_of
 from producer_core.alerts.send_test import send_test_alert
@@ -15,14 +17,19 @@ from producer_core.errors import ProducerError
 from producer_core.store import Store
 
 
-def acknowledge(store: Store, alert_id: str, *, who: str | None = None, origin: str = ORIGIN) -> ActionResult:
-    """Acknowledge an alert under the user's name."""
+def acknowledge(store: Store, *alert_ids: str, who: str | None = None, origin: str = ORIGIN) -> ActionResult:
+    """Acknowledge alerts under the user's name."""
 
     def act(name: str) -> ActionResult:
-        changed = AlertLog(store).acknowledge(alert_id, who=name, origin=origin)
-        return ActionResult(changed, "Acknowledged." if changed else "The alert was already acknowledged.")
+        changed = AlertLog(store).acknowledge_all(alert_ids, who=name, origin=origin)
+        if len(alert_ids) > 1:
+            return ActionResult(changed > 0, f"{plural(changed, 'alert')} acknowledged.")
+        return ActionResult(
+            changed > 0, "Acknowledged." if changed else "The alert was already acknowledged."
+        )
 
-    return attempt(store, "acknowledge", {"alert": alert_id}, act, who=who, origin=origin)
+    selection = {"alert": join_names(alert_ids, most=5)}
+    return attempt(store, "acknowledge", selection, act, who=who, origin=origin)
 
 
 def silence(

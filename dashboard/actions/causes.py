@@ -6,8 +6,8 @@ import time
 
 from producer_core._internal.plural import plural
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
+from producer_core.dlq.resolve_cause import reopen_cause, resolve_cause
 from producer_core.store import Store
-from producer_core.store.resolved_causes import reopen_cause, resolve_cause
 
 
 def resolve(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from producer_core.dashboard.actions import action_code
+from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dashboard.auth.access import actor
 from producer_core.dashboard.queries.dead_letter_edit import planned
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.revisions.drafts import Draft, Drafts
+from producer_core.dlq.revisions.edit_form import change_of
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.dlq.revisions.refusal import NotEdited
 from producer_core.errors import ConfigError, ProducerError
@@ -53,6 +56,18 @@ def save_edit(
         return ActionResult(True, result.text, note=f"The edit is {new}." if new else "")
 
     return attempt(store, "edit", {"ids": message_id}, act, who=who, origin=origin)
+
+
+def code(store: Store, message_id: str, draft: Draft) -> ActionCode:
+    """Return the edit of a draft as code; none for a draft that cannot be saved."""
+    edited = Editor(store).decoded(message_id)
+    try:
+        change = None if edited is None else change_of(edited, draft)
+    except NotEdited:
+        change = None
+    if edited is None or change is None:
+        return action_code.NONE
+    return action_code.edit(store.path, message_id, edited, change, draft.reason)
 
 
 def undo_edit(store: Store, message_id: str, *, who: str | None = None, origin: str = ORIGIN) -> ActionResult:

@@ -12,7 +12,7 @@ from typing import Any
 from producer_core.dashboard.actions import roles
 from producer_core.dashboard.auth import access
 from producer_core.errors import ProducerError, StoreError
-from producer_core.store import Store, default_path
+from producer_core.store import Store
 
 _RECORDED = "refused_clicks"
 _ACTION_KEYS = re.compile(
@@ -23,28 +23,29 @@ _ACTION_KEYS = re.compile(
 """Keys of the buttons that require the right to act."""
 
 
-def may_act() -> tuple[bool, str]:
-    """Return whether the user may act, and otherwise the reason; audit clicks that only a forged message can contain.
+def may_act(path: Path) -> tuple[bool, str]:
+    """Return whether the user may act on the store at this path, and otherwise the reason.
 
-    A view calls the function before it draws its buttons. Streamlit discards the value of a disabled button only when
-    it draws the button, so the session state still contains a forged click here.
+    Audit clicks that only a forged message can contain. A view calls the function before it draws its buttons: Streamlit
+    discards the value of a disabled button only when it draws the button, so the session state still contains a forged
+    click here.
     """
     allowed, reason = access.may_act()
-    if allowed and (reason := roles.reason_against(_store())):
+    if allowed and (reason := roles.reason_against(_store(path))):
         allowed = False
     streamlit: Any = sys.modules.get("streamlit")
     if not allowed and streamlit is not None and access.user():
-        _record(streamlit.session_state, reason)
+        _record(path, streamlit.session_state, reason)
     return allowed, reason
 
 
-def _record(state: MutableMapping[str, Any], reason: str) -> None:
+def _record(path: Path, state: MutableMapping[str, Any], reason: str) -> None:
     """Record each click once, although a page calls `may_act` for several buttons."""
     clicked = {str(key) for key, value in state.items() if value is True and _ACTION_KEYS.match(str(key))}
     recorded = state.get(_RECORDED, frozenset())
     if clicked - recorded:
         with contextlib.suppress(ProducerError):
-            store = Store.open(_path(), create=False)
+            store = Store.open(path, create=False)
             for key in sorted(clicked - recorded):
                 store.audit(
                     who=access.user(), origin="dashboard", action=re.split("[-_]", key)[0],
@@ -54,18 +55,14 @@ def _record(state: MutableMapping[str, Any], reason: str) -> None:
         state[_RECORDED] = frozenset(clicked)
 
 
-def _store() -> Store | None:
-    """Return the store of the page; None without a page, in a notebook, whose acts check the role themselves."""
+def _store(path: Path) -> Store | None:
+    """Return the store of the page; None if it cannot be opened, and in a notebook, whose acts check the role."""
     if sys.modules.get("streamlit") is None:
         return None
     from producer_core.dashboard.server.stores import open_store
 
     try:
-        store: Store = open_store(_path())
+        store: Store = open_store(path)
     except StoreError:
         return None
     return store
-
-
-def _path() -> Path:
-    return Path(sys.argv[1]) if len(sys.argv) > 1 else Path(default_path())

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from producer_core._internal.identity import Identity
 from producer_core.dashboard.auth import access
-from producer_core.dlq.approvals.adopted_policy import policy_of
-from producer_core.dlq.approvals.policy import ApprovalPolicy, Role
-from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.errors import ProducerError, StoreError
+from producer_core.roles.adopted_policy import policy_of
+from producer_core.roles.policy import ApprovalPolicy, Role
+from producer_core.roles.policy_file import read_policy
 from producer_core.store import Store
 
 _known: dict[Path, tuple[tuple[int, str], ApprovalPolicy | None]] = {}
@@ -44,17 +44,6 @@ def acting(store: Store) -> Identity:
     if reason := missing_role(found, who, "operator"):
         raise access.NotAllowed(reason)
     return who
-
-
-def check_settings(store: Store) -> None:
-    """Raise NotAllowed if the policy has admins, and the user of the page is none of them."""
-    found = policy(store)
-    if (
-        found is not None
-        and found.roles.get("admin")
-        and (reason := missing_role(found, identity(found), "admin"))
-    ):
-        raise access.NotAllowed(reason)
 
 
 def missing_role(found: ApprovalPolicy | None, who: Identity, role: Role) -> str:

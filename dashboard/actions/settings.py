@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
-from producer_core.dashboard.actions import roles
 from producer_core.dashboard.actions.result import ORIGIN, ActionResult, attempt
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.errors import ConfigError
+from producer_core.roles.role_check import check_admin
 from producer_core.store import Retention, Store
 
 
@@ -25,10 +26,9 @@ def change_retention(
     """
 
     def act(name: str) -> ActionResult:
-        if who is None:
-            roles.check_settings(store)
         default = Retention()
         with store.borrow(write=True):
+            check_admin(store, who=name, origin=origin, now=time.time())
             kept = store.retention()
             if other := [setting for setting, value in shown.items() if getattr(kept, setting) != value]:
                 raise ConfigError(

@@ -21,6 +21,7 @@ from producer_core.dashboard.charts.overview import lines_of
 from producer_core.dashboard.charts.tile import Tile, key_tiles
 from producer_core.dashboard.queries import OverviewPage
 from producer_core.dashboard.wording import NumberChange, compact, milliseconds, short
+from producer_core.producer.chart_selection import Chart
 
 Unit = Literal["rate", "percent", "milliseconds"]
 
@@ -44,13 +45,14 @@ class Axis:
 
 @dataclass(frozen=True)
 class SmallChart:
-    """Holds a chart of one key figure.
+    """Holds a chart of one key figure; `name` is the one of `ChartSelection`.
 
     `value` is the figure now and `change` its change since the previous period, with a tone (better, worse or empty).
     Each line has a text in `legend`. `course` has the figure over the range, over all topics, as a share, a rate or
     seconds. `empty` replaces the lines where none has a value.
     """
 
+    name: Chart
     title: str
     value: str
     change: str
@@ -72,9 +74,9 @@ def small_charts(page: OverviewPage) -> tuple[SmallChart, ...]:
         for line, value in zip(percentiles, page.sums.latency, strict=True)
     ]
     return (
-        _by_topic(tiles["Throughput"], "rate", throughput_lines(lines), NO_THROUGHPUT),
-        _by_topic(tiles["Error rate"], "percent", error_rate_lines(lines), NO_ERROR_RATE),
-        _chart(tiles["Latency p99"], "milliseconds", percentiles, latencies, NO_LATENCY),
+        _by_topic("throughput", tiles["Throughput"], "rate", throughput_lines(lines), NO_THROUGHPUT),
+        _by_topic("error_rate", tiles["Error rate"], "percent", error_rate_lines(lines), NO_ERROR_RATE),
+        _chart("latency", tiles["Latency p99"], "milliseconds", percentiles, latencies, NO_LATENCY),
     )
 
 
@@ -83,16 +85,17 @@ def _tile(tile: Tile, page: OverviewPage) -> Tile:
     return tile if page.before.known else tile._replace(change=NumberChange("", "", ""))
 
 
-def _by_topic(tile: Tile, unit: Unit, lines: Sequence[ChartLine], empty: str) -> SmallChart:
-    return _chart(tile, unit, lines, [short(line.name) for line in lines], empty)
+def _by_topic(name: Chart, tile: Tile, unit: Unit, lines: Sequence[ChartLine], empty: str) -> SmallChart:
+    return _chart(name, tile, unit, lines, [short(line.name) for line in lines], empty)
 
 
 def _chart(
-    tile: Tile, unit: Unit, lines: Sequence[ChartLine], legend: Sequence[str], empty: str
+    name: Chart, tile: Tile, unit: Unit, lines: Sequence[ChartLine], legend: Sequence[str], empty: str
 ) -> SmallChart:
     values = [value for line in lines for value in line.values if value is not None]
     drawn = lines if values else ()
     return SmallChart(
+        name=name,
         title=tile.label,
         value=tile.value,
         change=tile.change.text,

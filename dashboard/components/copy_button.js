@@ -1,13 +1,3 @@
-const copied = async text => {
-  try { await navigator.clipboard.writeText(text); return true } catch { /* a page without HTTPS has no clipboard */ }
-  const area = Object.assign(document.createElement('textarea'), { value: text })
-  area.style.cssText = 'position: fixed; opacity: 0'
-  document.body.append(area)
-  area.select()
-  const done = document.execCommand('copy')
-  area.remove()
-  return done
-}
 export default function ({ data, parentElement }) {
   const button = parentElement.querySelector('button')
   button.disabled = !data.text

@@ -20,6 +20,6 @@ def _component() -> Any:
     return st.components.v2.component(
         "copy_button",
         html="<button type='button' class='pc-button'></button>",
-        js=asset("components/copy_button.js"),
+        js=asset("components/clipboard.js") + asset("components/copy_button.js"),
         isolate_styles=False,
     )

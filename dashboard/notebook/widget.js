@@ -10,6 +10,29 @@ const append = (parent, tag, name, text) => {
   parent.append(node)
   return node
 }
+// A quiet disclosure with the links that copy actions as code. A refresh with the same texts keeps it open.
+const copyMenu = parent => {
+  const menu = append(parent, 'details', 'pc-code'), summary = append(menu, 'summary', '', '</>')
+  const list = append(menu, 'div')
+  let shown = ''
+  summary.setAttribute('aria-label', 'Copy as code')
+  summary.title = 'Copy as code'
+  menu.hidden = true
+  return groups => {
+    const wanted = JSON.stringify(groups)
+    if (shown === wanted) return
+    shown = wanted
+    menu.hidden = !groups.length
+    list.replaceChildren()
+    for (const [name, texts] of groups) for (const [label, text] of texts) {
+      const full = name ? `${name}: ${label}` : label, link = append(list, 'button', 'pc-copy', full)
+      link.addEventListener('click', async () => {
+        setText(link, await copied(text) ? 'Copied' : 'Copy failed')
+        setTimeout(() => setText(link, full), 2000)
+      })
+    }
+  }
+}
 const setText = (node, text) => { if (node.textContent !== text) node.textContent = text }
 
 export default {
@@ -30,6 +53,7 @@ export default {
     for (const [name, text] of [['decide', 'Review …'], ['pause', 'Pause'], ['resume', 'Resume'], ['cancel', 'Cancel']]) {
       replayButtons[name] = append(actions, 'button', '', text)
     }
+    const drawCode = copyMenu(actions)
     const producers = append(root, 'div', 'pc-producers pc-quiet'), age = append(root, 'div', 'pc-age pc-quiet')
     for (const node of [sentence, message, confirmation]) node.setAttribute('role', 'status')
     progress.setAttribute('aria-label', 'Replay progress')
@@ -51,7 +75,7 @@ export default {
         line.title = advice
       })
       while (alerts.children.length > state.alerts.length) alerts.lastChild.remove()
-      state.charts.forEach((chart, index) => drawChart(cards[index] ??= newCard(), chart))
+      state.charts.forEach((chart, index) => drawChart(cards[index] ??= newCard(chart), chart))
       state.figures.forEach(({ label, value, note }, index) => {
         const figure = figures.children[index] ?? append(figures, 'div', 'pc-figure')
         if (!figure.firstChild) for (const name of ['pc-label', 'pc-value', 'pc-change']) append(figure, 'span', name)
@@ -61,20 +85,26 @@ export default {
       })
       setText(producers, state.producers.join('\n'))
       if (windows.value !== state.window && document.activeElement !== windows) windows.value = state.window
-      drawHovered()
       drawCauses()
+      drawBrushes()
       setText(age, root.classList.contains('pc-waiting') ? '' : `as of ${state.as_of}`)
     }
-    const newCard = () => {
+    const newCard = ({ name }) => {
       const card = append(charts, 'div', 'pc-chart'), label = append(card, 'div', 'pc-label')
       const value = append(card, 'span', 'pc-value'), change = append(card, 'span', 'pc-change')
       const plot = append(card, 'div', 'pc-plot'), svg = drawing(plot, WIDTH, HEIGHT)
       const ticks = append(plot, 'div'), cross = append(plot, 'div', 'pc-cross'), empty = append(plot, 'div', 'pc-empty')
-      plot.addEventListener('pointermove', event => hover(svg, event))
-      plot.addEventListener('pointerleave', () => { hovered = null; drawHovered() })
-      return { label, value, change, svg, ticks, cross, empty, legend: append(card, 'div', 'pc-legend') }
+      plot.setAttribute('role', 'group')
+      const brush = brushable(plot, {
+        range: () => ({ ...span(), shift: 0 }),
+        selected: () => brushed(name),
+        select: times => select(times && { chart: name, ...times }),
+        point: index => { hovered = index; drawHovered() },
+      })
+      return { label, value, change, plot, svg, ticks, cross, empty, brush, legend: append(card, 'div', 'pc-legend') }
     }
     const drawChart = (card, { title, value, change, tone, lines, axis, empty }) => {
+      card.plot.setAttribute('aria-label', `${title}: Shift and arrow keys select a time range`)
       setText(card.label, title)
       setText(card.value, value)
       setText(card.change, change)
@@ -100,18 +130,33 @@ export default {
     }
     const span = () => {
       const number = Math.max(0, ...state.charts.map(({ lines }) => lines[0]?.values.length ?? 0))
-      return { since: state.since, until: state.since + number * state.step, number }
+      return { since: state.since, until: state.since + number * state.step, step: state.step, number }
     }
-    const hover = (svg, event) => {
-      const box = svg.getBoundingClientRect(), { number } = span()
-      hovered = number ? Math.min(number - 1, Math.max(0, Math.floor((event.clientX - box.left) / box.width * number))) : null
+    // The brush belongs to the model, so that all views of the widget show it, and the kernel has it at once.
+    const brushed = (chart, group = '') => {
+      const brush = model.get('brush') ?? {}
+      return brush.chart === chart && (brush.group ?? '') === group ? brush : null
+    }
+    const select = brush => {
+      model.set('brush', brush ?? {})
+      model.save_changes()
+      drawBrushes()
+    }
+    const drawBrushes = () => {
+      for (const { brush } of [...cards, ...rows.values()]) brush?.()
       drawHovered()
+    }
+    const selection = () => {
+      const { chart, since, until, step } = model.get('brush') ?? {}
+      if (!chart) return ''
+      const time = at => (chart === 'causes' && step >= 3600 ? new Date(at * 1000).toLocaleString('en-GB') : clock(at))
+      return `Selected ${time(since)} to ${time(until)}: monitor.selection.to_frame(). A click on the chart ends it.`
     }
     // The pointer over one chart shows the values of all charts at that time.
     const drawHovered = () => {
       const { number } = span()
       if (hovered !== null && hovered >= number) hovered = null
-      setText(readout, hovered === null ? '' : clock(state.since + hovered * state.step))
+      setText(readout, hovered === null ? selection() : clock(state.since + hovered * state.step))
       state.charts.forEach(({ lines, legend, unit }, index) => {
         const card = cards[index]
         card.cross.hidden = hovered === null || !lines.length
@@ -142,11 +187,13 @@ export default {
         setText(row.error, one.error)
         setText(row.advice, one.advice)
         setText(row.safe, one.fingerprint && !one.safe ? `${one.count === 1 ? 'May' : 'Some may'} already be on the broker; a replay checks first.` : '')
+        row.times = { since: one.trend_since, step: one.trend_step, number: one.trend.length }
         if (one.trend.length) {
           drawTrend(row.trend, one.trend)
+          row.holder.setAttribute('aria-label', `${one.name}: Shift and arrow keys select a time range`)
           row.trend.setAttribute('aria-label', one.trend_text)
         }
-        row.trend.style.visibility = one.trend.length ? '' : 'hidden'
+        row.holder.style.visibility = one.trend.length ? '' : 'hidden'
         row.replay.disabled = !!state.why_not
         row.replay.title = state.why_not
         row.replay.setAttribute('aria-label', `Replay ${one.count}: ${one.name}`)
@@ -156,10 +203,19 @@ export default {
     }
     const newRow = ({ fingerprint }) => {
       const node = append(causes, 'div', 'pc-cause'), count = append(node, 'b', 'pc-count')
-      const trend = drawing(node, TREND_WIDTH, TREND_HEIGHT, 'pc-trend'), text = append(node, 'div', 'pc-what')
+      const holder = append(node, 'div', 'pc-trend'), trend = drawing(holder, TREND_WIDTH, TREND_HEIGHT)
+      const text = append(node, 'div', 'pc-what')
       const row = {
-        node, count, trend, name: append(text, 'b'), error: append(text, 'div'),
+        node, count, holder, trend, times: { number: 0 }, name: append(text, 'b'), error: append(text, 'div'),
         advice: append(text, 'div', 'pc-quiet'), safe: append(text, 'div', 'pc-quiet'),
+      }
+      if (fingerprint) {
+        holder.setAttribute('role', 'group')
+        row.brush = brushable(holder, {
+          range: () => ({ ...row.times, shift: Math.max(0, TREND_BARS - row.times.number) }),
+          selected: () => brushed('causes', fingerprint),
+          select: times => select(times && { chart: 'causes', group: fingerprint, ...times }),
+        })
       }
       row.replay = append(node, 'button', '', 'Replay')
       row.clear = append(node, 'button', '', 'Clear')
@@ -216,6 +272,7 @@ export default {
       for (const [name, button] of Object.entries(replayButtons)) button.hidden = !(reply.actions ?? []).includes(name)
       if (!progress.hidden) progress.value = reply.progress
       undo.hidden = !reply.undo
+      drawCode(reply.code ?? [])
       if (reply.confirmation) confirm(reply.confirmation)
       poll(progress.hidden ? EVERY : QUICK)
       if (!queued) return
@@ -228,7 +285,7 @@ export default {
     // actions: the first click opens the confirmation, the second runs the action
 
     const prepare = (act, target) => request({ type: 'prepare', act, target, until: state.until })
-    const confirm = ({ title, lines, yes, act, target, until, shown }) => {
+    const confirm = ({ title, lines, yes, act, target, until, shown, code }) => {
       dismiss()
       setText(message, '')
       confirmation.hidden = false // before focus(), which ignores hidden elements
@@ -241,6 +298,7 @@ export default {
         run.focus({ preventScroll: true })
       }
       append(buttons, 'button', '', yes ? 'Not now' : 'Close').addEventListener('click', dismiss)
+      if (code.length) copyMenu(buttons)([['', code]])
       confirming = { before: Date.now() + CONFIRM }
     }
     const dismiss = () => { confirming = null; confirmation.replaceChildren(); confirmation.hidden = true }
@@ -257,6 +315,7 @@ export default {
     const poll = every => { clearInterval(timer); timer = setInterval(tick, every) }
     const observer = new IntersectionObserver(([entry]) => { visible = entry.isIntersecting; if (visible) tick() })
     model.on('msg:custom', onReply)
+    model.on('change:brush', drawBrushes)
     model.on('comm_live_update', onKernelLost)
     draw()
     tick()
@@ -267,6 +326,7 @@ export default {
       observer.disconnect()
       hiding.remove()
       model.off('msg:custom', onReply)
+      model.off('change:brush', drawBrushes)
       model.off('comm_live_update', onKernelLost)
     }
   },

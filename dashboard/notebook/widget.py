@@ -27,12 +27,19 @@ class MonitorWidget(anywidget.AnyWidget):  # type: ignore[misc]  # anywidget is 
     thread and no timer, so a widget out of view costs nothing.
     """
 
-    _esm = asset("notebook/widget_charts.js") + asset("notebook/widget.js")
+    _esm = "".join(
+        asset(name)
+        for name in (
+            "components/clipboard.js", "notebook/widget_charts.js", "notebook/widget_brush.js", "notebook/widget.js",
+        )
+    )  # fmt: skip
     _css = asset("notebook/widget.css")
     uid = traitlets.Unicode().tag(sync=True)
     has_static = traitlets.Bool(False).tag(sync=True)
     windows = traitlets.List(list(widget_state.WINDOWS)).tag(sync=True)
     first = traitlets.Dict().tag(sync=True)
+    brush = traitlets.Dict().tag(sync=True)
+    """The brushed range of a chart, which the browser writes and `Monitor.selection` reads; empty without one."""
 
     def __init__(
         self,

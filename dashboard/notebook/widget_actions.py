@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict
 
 from producer_core._internal.actor import NOTEBOOK, current_actor
 from producer_core.dashboard import actions, wording
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.queries.view import View
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.errors import ReplayError
@@ -27,7 +28,8 @@ _BUSY = "The kernel was busy; nothing was done. Click again."
 class Confirmation(TypedDict):
     """The question before an action: a title, its consequences worst first, and the button label.
 
-    `target` is the fingerprint of a group of dead letters, or, for "go", the id of a replay.
+    `target` is the fingerprint of a group of dead letters, or, for "go", the id of a replay. `code` has the action as
+    code, with the labels of the links that copy it.
     """
 
     act: str
@@ -37,6 +39,7 @@ class Confirmation(TypedDict):
     title: str
     lines: list[str]
     yes: str
+    code: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class ActionReply:
     """Holds the reply to one message from the browser.
 
     `operation` is the id of the replay shown, `progress` its settled share, and `actions` what the operator can do with
-    it.
+    it. `code` has the labels of the buttons, each with its action as code.
     """
 
     message: str = ""
@@ -53,6 +56,7 @@ class ActionReply:
     progress: float | None = None
     actions: tuple[str, ...] = ()
     undo: bool = False
+    code: tuple[tuple[str, list[tuple[str, str]]], ...] = ()
 
 
 _ACTIONS: Mapping[str, tuple[str, ...]] = {
@@ -106,13 +110,33 @@ class WidgetActions:
     def _reply(self, message: str = "", confirmation: Confirmation | None = None) -> ActionReply:
         operation = self._current_operation()
         if operation is None:
-            return ActionReply(message, confirmation, undo=self._undo is not None)
+            return ActionReply(message, confirmation, undo=self._undo is not None, code=self._code("", ()))
         if operation.state == "ready" and operation.operation_id == self._unconfirmed:
             operation, confirmation = self._after_preflight(operation, confirmation)
         share, status = self._progress(operation)
         available = _ACTIONS.get(operation.state, ())
         shown = operation.operation_id if available else ""
-        return ActionReply(message or status, confirmation, shown, share, available, self._undo is not None)
+        undo, code = self._undo is not None, self._code(operation.operation_id, available)
+        return ActionReply(message or status, confirmation, shown, share, available, undo, code)
+
+    def _code(
+        self, operation_id: str, available: Sequence[str]
+    ) -> tuple[tuple[str, list[tuple[str, str]]], ...]:
+        """Return the actions of the buttons as code. A bundle has none, because it is read-only."""
+        if self._store.is_incident:
+            return ()
+        path = self._store.path
+        found = [
+            (name.capitalize(), act(path, operation_id))
+            for name, act in (
+                ("pause", action_code.pause),
+                ("resume", action_code.resume),
+                ("cancel", action_code.cancel),
+            )
+            if name in available
+        ]
+        undo = [("Undo", action_code.undo_clear(path, self._undo))] if self._undo is not None else []
+        return tuple((name, code.texts) for name, code in [*found, *undo] if code)
 
     def _confirmation(self, message: Mapping[str, Any]) -> Confirmation:
         """Return a dry run of exactly what was shown; nothing is sent or written."""
@@ -128,12 +152,31 @@ class WidgetActions:
         else:
             lines = list(dry_run(self._store, where).sentences)
             title, yes = f"Replay {dead_letters}?", f"Replay {count:,}"
+        code = self._code_of_confirmation(act, where)
         if not count:
-            title, lines, yes = "Already handled by someone else.", [], ""
+            title, lines, yes, code = "Already handled by someone else.", [], "", []
         target = str(message.get("target") or "")
         return Confirmation(
-            act=act, target=target, until=where.until, shown=count, title=title, lines=lines, yes=yes
+            act=act,
+            target=target,
+            until=where.until,
+            shown=count,
+            title=title,
+            lines=lines,
+            yes=yes,
+            code=code,
         )
+
+    def _code_of_confirmation(self, act: str, where: DeadLetterFilter) -> list[tuple[str, str]]:
+        if self._store.is_incident:
+            return []
+        path = self._store.path
+        code = (
+            action_code.clear(path, where)
+            if act == "clear"
+            else action_code.replay(path, where, at_once=True)
+        )
+        return code.texts
 
     def _after_preflight(
         self, operation: Operation, confirmation: Confirmation | None
@@ -148,12 +191,16 @@ class WidgetActions:
     def _decision(self, operation: Operation | None) -> Confirmation:
         """Return the preflight findings for the operator's decision."""
         target, title, lines, yes = "", "This replay no longer needs a decision.", list[str](), ""
+        code = action_code.NONE
         if operation is not None and operation.state == "ready":
             target = operation.operation_id
             run = self._dry_run(operation)
             title, lines = f"Replay {wording.plural(run.total, 'record')}?", list(run.sentences)
             yes = f"Replay {run.total:,}" if run.total else ""
-        return Confirmation(act="go", target=target, until=None, shown=0, title=title, lines=lines, yes=yes)
+            code = action_code.go(self._store.path, target) if run.total else code
+        return Confirmation(
+            act="go", target=target, until=None, shown=0, title=title, lines=lines, yes=yes, code=code.texts
+        )
 
     def _dry_run(self, operation: Operation) -> DryRun:
         return dry_run(self._store, DeadLetterFilter(), operation=operation)

@@ -55,7 +55,11 @@ class FigureLine:
 
 @dataclass(frozen=True)
 class CauseLine:
-    """Holds a group of dead letters; `trend` counts them over time, oldest first, and `trend_text` says over which."""
+    """Holds a group of dead letters.
+
+    `trend` counts them over time, oldest first, one count per `trend_step` seconds from `trend_since`; `trend_text` says
+    over which time.
+    """
 
     fingerprint: str
     count: int
@@ -65,6 +69,8 @@ class CauseLine:
     safe: bool
     trend: tuple[int, ...]
     trend_text: str
+    trend_since: float
+    trend_step: float
 
 
 @dataclass(frozen=True)
@@ -252,6 +258,8 @@ def _cause(group: Group) -> CauseLine:
         safe=not doubtful,
         trend=group.trend.counts,
         trend_text=letter_wording.trend(group.trend.counts, group.trend.width),
+        trend_since=group.trend.start,
+        trend_step=group.trend.width,
     )
 
 

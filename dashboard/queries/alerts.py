@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from producer_core._internal.lease_watch import LEASE
 from producer_core.alerts import Alert, AlertLog, AlertRule, RuleSet, Silence, rule_set_of
+from producer_core.alerts.alert_groups import AlertGroup, alert_groups
 from producer_core.alerts.conditions import DAY, HOUR, MINUTE, ReportedByProducer, windows_of
 from producer_core.alerts.evaluate_rules import ALL_TOPICS
 from producer_core.alerts.notify_policy import shared_duplicates
@@ -104,6 +105,11 @@ class AlertsPage:
     file: RuleFileState
     names: Mapping[str, str]
     """Producer names by producer id."""
+
+    @property
+    def shown(self) -> tuple[AlertGroup, ...]:
+        """Return the firing alerts by urgency, those of a rule about many topics as one."""
+        return tuple(alert_groups(self.firing, apart=self.silence_of))
 
     @property
     def failing(self) -> tuple[tuple[RouteState, float], ...]:

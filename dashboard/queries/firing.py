@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
+from producer_core.alerts.alert_groups import GROUPED_RULES, group_text
 from producer_core.alerts.conditions import (
     Absence,
     BurnRate,
@@ -28,9 +29,10 @@ def firing(
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the alerts that are not suppressed.
 
-    Alerts of several producers with the same text are merged, with all ids in `alert_ids`. `dead` counts all pending
-    dead letters. `recovered` names the topics that deliver again; trailing rules about them are marked. `rules` are the
-    active rules, whose `keep_firing_for` is the time that an alert fires after its condition clears.
+    Alerts of several producers with the same text are merged, and so are those of a rule about many topics, with all ids
+    in `alert_ids`. `dead` counts all pending dead letters. `recovered` names the topics that deliver again; trailing rules
+    about them are marked. `rules` are the active rules, whose `keep_firing_for` is the time that an alert fires after its
+    condition clears.
     """
     loud = [
         {
@@ -41,13 +43,25 @@ def firing(
         for row in _deduplicated(alerts, rules)
         if not (row["silenced"] or row["muted_by"])
     ]
-    merged: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
+    lines: dict[Hashable, list[Mapping[str, Any]]] = {}
     for row in sorted(loud, key=_sort_key):
-        topic = row["subject"] if _is_per_topic(rules.get(row["rule"])) else ""  # the text may not name it
-        key = row["rule"], topic, row["text"], row["acknowledged_by"] is None
-        first = merged.setdefault(key, {**row, "alert_ids": ()})
-        first["alert_ids"] = (*first["alert_ids"], row["alert_id"])
-    return tuple(_with_current_count(row, dead, view) for row in merged.values())
+        lines.setdefault(_line(row, rules), []).append(row)
+    return tuple(_with_current_count(_merged(rows), dead, view) for rows in lines.values())
+
+
+def _line(row: Mapping[str, Any], rules: Mapping[str, AlertRule]) -> Hashable:
+    """Return what the alerts of one line have in common."""
+    rule, is_open = row["rule"], row["acknowledged_by"] is None
+    if rule in GROUPED_RULES:
+        return rule, is_open, row["since"] is None
+    topic = row["subject"] if _is_per_topic(rules.get(rule)) else ""  # the text may not name it
+    return rule, topic, row["text"], is_open
+
+
+def _merged(rows: Rows) -> Mapping[str, Any]:
+    first = rows[0]
+    text = group_text(first["rule"], [row["subject"] for row in rows], first["text"])
+    return {**first, "text": text, "alert_ids": tuple(row["alert_id"] for row in rows)}
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[bool, Urgency]:

@@ -21,8 +21,8 @@ from producer_core.dashboard.server.command import launch_folder
 from producer_core.dashboard.server.incident import READ_ONLY, is_incident
 from producer_core.dashboard.server.page_middleware import PageMiddleware
 from producer_core.dashboard.server.static_files import StaticFiles
-from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.errors import ConfigError
+from producer_core.roles.policy_file import read_policy
 from producer_core.store import default_path
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
+from producer_core.alerts.alert_groups import AlertGroup
 from producer_core.dashboard import wording
 from producer_core.dashboard.charts.alert_metric import alert_metric, marks
 from producer_core.dashboard.components.live_chart import live_plotly
@@ -41,7 +42,8 @@ def show(path: Path, alert_id: str) -> None:
         return
     item = detail.alert
     incident_export.show(path, detail.since, min(detail.until, detail.now))
-    alert_cards.draw(path, item, detail.rule, detail.silence, detail.now, detail.names, linked=False)
+    group = AlertGroup(item, (item.alert_id,))
+    alert_cards.draw(path, group, detail.rule, detail.silence, detail.now, detail.names, linked=False)
     with common.panel(path):
         _metric(path, detail)
     left, right = st.columns(2, gap="medium")

@@ -12,7 +12,7 @@ from producer_core._internal.masking import mask_text
 from producer_core.alerts import Alert
 from producer_core.alerts.conditions import span
 from producer_core.dashboard import actions, wording
-from producer_core.dashboard.actions import alerts
+from producer_core.dashboard.actions import action_code, alerts
 from producer_core.dashboard.components.live_table import (
     Cell,
     Column,
@@ -24,7 +24,7 @@ from producer_core.dashboard.components.live_table import (
 from producer_core.dashboard.queries import alerts as alert_queries
 from producer_core.dashboard.queries.alert_history import RepeatedAlert
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import alert_cards, common, header
+from producer_core.dashboard.views import action_menu, alert_cards, common, header
 from producer_core.dashboard.wording import alerts as alert_wording
 
 _STYLES: Mapping[str, TextStyle] = {"critical": "bad", "warning": "warning", "info": "quiet"}
@@ -169,7 +169,7 @@ def _rule(one: alert_queries.RuleState, now: float) -> TableRow:
 
 
 def silences(path: Path, page: alert_queries.AlertsPage) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     if not page.silences:
         common.note("No silences. A silenced alert still fires and resolves, but sends no notifications.")
     for number, one in enumerate(page.silences):
@@ -181,6 +181,12 @@ def silences(path: Path, page: alert_queries.AlertsPage) -> None:
                 help=None if allowed else reason,
                 on_click=alert_cards.act, args=(path, alerts.unsilence, one.rule, one.subject),
             )  # fmt: skip
+            code = action_code.unsilence(path, one.rule, one.subject)
+            action_menu.draw(
+                path,
+                {"End the silence": code},
+                key=f"unsilence-code-{one.rule}-{one.subject}-{one.created_at}",
+            )
     common.heading("Silence a rule")
     if not allowed:
         common.note(reason)
@@ -221,7 +227,7 @@ def _route(path: Path, route: alert_queries.RouteState, now: float) -> None:
         route.given_up,
         route.answer or "no response",
     )
-    allowed, no_right = actions.may_act()
+    allowed, no_right = actions.may_act(path)
     in_progress, last = alerts.route_tests().result(open_store(path), route.name)
     with st.container(key=f"pc-route-{route.name}"):
         common.message(tone, f"{route.name}: {mask_text(text)}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from producer_core.alerts.alert_groups import alert_groups
 from producer_core.dashboard import queries, wording
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.queries import alerts as alert_queries
@@ -75,12 +76,13 @@ def _section(path: Path, view: queries.View, page: alert_queries.AlertsPage) -> 
 
 
 def _current(path: Path, page: alert_queries.AlertsPage) -> None:
-    alert_cards.cards(path, page, page.firing[: alert_queries.SHOWN])
-    if len(page.firing) > alert_queries.SHOWN:
-        common.note(alert_wording.more_firing(len(page.firing) - alert_queries.SHOWN))
+    shown = page.shown
+    alert_cards.cards(path, page, shown[: alert_queries.SHOWN])
+    if hidden := shown[alert_queries.SHOWN :]:
+        common.note(alert_wording.more_firing(sum(len(group.alert_ids) for group in hidden)))
     if page.pending:
         common.heading("Pending alerts")
-        alert_cards.cards(path, page, page.pending[: alert_queries.SHOWN])
+        alert_cards.cards(path, page, alert_groups(page.pending[: alert_queries.SHOWN]))
     if not page.firing and page.history.alerts:
         common.heading("Last resolved alerts")
         alert_tables.latest(page)

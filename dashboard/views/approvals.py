@@ -11,10 +11,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import actions, wording
-from producer_core.dashboard.actions import approvals
+from producer_core.dashboard.actions import action_code, approvals
 from producer_core.dashboard.components.live_table import Column, TablePart, TableRow, live_table
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, header, reads, run_replay_action
+from producer_core.dashboard.views import action_menu, common, header, reads, run_replay_action
 from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dlq.approvals.requests import ApprovalRequest
 from producer_core.errors import ProducerError
@@ -36,7 +36,10 @@ def show(path: Path, request: ApprovalRequest) -> None:
             _decide(path, request)
         case "withdraw":
             common.note(approval_wording.WITHDRAW_HINT.format(approvers=decision.approvers))
-            _button("Withdraw", f"withdraw_{request.request_id}", partial(_withdraw, path, request))
+            with st.container(horizontal=True, vertical_alignment="center"):
+                _button(path, "Withdraw", f"withdraw_{request.request_id}", partial(_withdraw, path, request))
+                code = action_code.withdraw(path, request.request_id)
+                action_menu.draw(path, {"Withdraw": code}, key=f"withdraw_code_{request.request_id}")
         case _:
             common.note(approval_wording.NO_ROLE.format(approvers=decision.approvers or "none"))
 
@@ -106,23 +109,30 @@ def _decide(path: Path, request: ApprovalRequest) -> None:
     st.text_input(
         "Reason", key=key, placeholder="required to refuse", help="The requester and the audit log get it."
     )
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, vertical_alignment="center"):
         _button(
-            "Approve", f"approve_{request.request_id}", partial(_approve, path, request, key), primary=True,
+            path, "Approve", f"approve_{request.request_id}", partial(_approve, path, request, key), primary=True,
             icon=":material/check:",
         )  # fmt: skip
         _button(
+            path,
             "Refuse",
             f"refuse_{request.request_id}",
             partial(_refuse, path, request, key),
             icon=":material/close:",
         )
+        reason = str(st.session_state.get(key) or "")
+        codes = {
+            "Approve": action_code.approve(path, request.request_id, reason=reason),
+            "Refuse": action_code.refuse(path, request.request_id, reason=reason),
+        }
+        action_menu.draw(path, codes, key=f"decision_code_{request.request_id}")
 
 
 def _button(
-    label: str, key: str, act: partial[None], *, primary: bool = False, icon: str | None = None
+    path: Path, label: str, key: str, act: partial[None], *, primary: bool = False, icon: str | None = None
 ) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         label, key=key, icon=icon, type="primary" if primary else "secondary", disabled=not allowed,
         help=reason or None, on_click=act,

@@ -10,8 +10,9 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common
+from producer_core.dashboard.views import action_menu, common
 from producer_core.dashboard.wording import resolutions
 from producer_core.errors import StoreError
 from producer_core.store.resolved_causes import CauseStatus, cause_status
@@ -34,12 +35,16 @@ def _show(path: Path, fingerprint: str) -> None:
             _status(status)
         if said := st.session_state.get(_RESULT):
             common.message(*said)
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(path)
         if status is not None and status.is_resolved:
-            st.button(
-                "Reopen", key="resolution-reopen", disabled=not allowed, help=reason or None, icon=":material/undo:",
-                on_click=_apply, args=(path, fingerprint, False),
-            )  # fmt: skip
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.button(
+                    "Reopen", key="resolution-reopen", disabled=not allowed, help=reason or None, icon=":material/undo:",
+                    on_click=_apply, args=(path, fingerprint, False),
+                )  # fmt: skip
+                action_menu.draw(
+                    path, {"Reopen": action_code.reopen(path, fingerprint)}, key="resolution-reopen-code"
+                )
             return
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             st.text_input(
@@ -52,6 +57,12 @@ def _show(path: Path, fingerprint: str) -> None:
                 help=reason or resolutions.RESOLVE_HELP, icon=":material/task_alt:", on_click=_apply,
                 args=(path, fingerprint, True),
             )  # fmt: skip
+            given = {
+                "fixed_in": st.session_state.get(_VERSION) or "",
+                "note": st.session_state.get(_NOTE) or "",
+            }
+            code = action_code.resolve(path, fingerprint, **given)
+            action_menu.draw(path, {"Mark as resolved": code}, key="resolution-resolve-code")
 
 
 def _status(status: CauseStatus) -> None:

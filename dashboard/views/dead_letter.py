@@ -65,6 +65,7 @@ def show(path: Path, message_id: str, listed: Sequence[DeadLetter] = ()) -> None
             dead_letter_actions.record_buttons(path, message_id, record.dead_letter.state)
             dead_letter_edit.button(path, record.dead_letter)
             dead_letter_content.copy(record, reveal=reveal)
+            dead_letter_actions.record_menu(path, message_id, record.dead_letter.state)
         _state(record.dead_letter)
         dead_letter_edit.show(path, record.dead_letter, stamp)
         dead_letter_revisions.show(path, record.dead_letter)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,9 +14,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_url, reads, replay_detail
+from producer_core.dashboard.views import action_menu, common, dead_letter_url, reads, replay_detail
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
@@ -55,10 +58,12 @@ def bar(
     if where.state == "archived":
         with st.container(horizontal=True, vertical_alignment="center"):
             _restore_button(path, offer, press)
+            _menu(path, offer, "actions_code")
     else:
         with st.container(key="pc-dead-letters-bar", horizontal=True, vertical_alignment="center"):
             _replay_button(path, offer, press, busy=followed is not None and not followed.operation.ended)
             _clear_button(path, offer, press)
+            _menu(path, offer, "actions_code")
             _hint(where, offer, followed)
         if offer.count and offer.active:
             common.message("warning", mask_text(offer.active))
@@ -85,7 +90,7 @@ def _followed(path: Path) -> queries.ReplayRow | None:
 
 def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton, *, busy: bool) -> None:
     """Draw Replay; it is not the primary button while a replay is open, which has buttons of its own."""
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     possible = allowed and offer.count and not offer.refused
     st.button(
         replay_wording.replay_label(offer.count, at_once=offer.at_once), key=_key("replay"), type="secondary" if busy else "primary",
@@ -95,7 +100,7 @@ def _replay_button(path: Path, offer: queries.ReplayOffer, press: PressedButton,
 
 
 def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     them = wording.them(offer.count)
     st.button(
         wording.button_label("Clear", offer.count), key=_key("clear"), icon=":material/archive:",
@@ -105,12 +110,31 @@ def _clear_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) 
 
 
 def _restore_button(path: Path, offer: queries.ReplayOffer, press: PressedButton) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         wording.button_label("Restore", offer.count), key=_key("restore"), icon=":material/unarchive:",
         disabled=not (allowed and offer.count), on_click=_restore, args=(path, offer.about, press),
         help=reason or f"Makes {wording.them(offer.count)} pending again, unchanged.",
     )  # fmt: skip
+
+
+def _menu(path: Path, offer: queries.ReplayOffer, key: str) -> None:
+    """Draw the menu that copies the actions on a selection as code, as far as their buttons are enabled."""
+    if not offer.count:
+        return
+    about = _of_now(offer.about)
+    if about.state == "archived":
+        action_menu.draw(path, {"Restore": action_code.restore(path, about)}, key=key)
+        return
+    replays = {"Replay": action_code.replay(path, about, at_once=offer.at_once)} if not offer.refused else {}
+    action_menu.draw(path, {**replays, "Clear": action_code.clear(path, about)}, key=key)
+
+
+def _of_now(about: DeadLetterFilter) -> DeadLetterFilter:
+    """Return the selection without dead letters that fail after now, because its code may run much later."""
+    if about.ids:
+        return about
+    return replace(about, until=min(about.until or math.inf, round(time.time(), 3)))
 
 
 def record_buttons(path: Path, message_id: str, state: str) -> None:
@@ -122,7 +146,7 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
         return
     offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
     press = PressedButton(_presses())
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     enabled = bool(allowed and offer.count)
     if state == "archived":
         st.button(
@@ -140,6 +164,13 @@ def record_buttons(path: Path, message_id: str, state: str) -> None:
         help=reason or "Archives it without deleting anything. Undo restores it.",
         on_click=_clear, args=(path, offer.about, press),
     )  # fmt: skip
+
+
+def record_menu(path: Path, message_id: str, state: str) -> None:
+    """Draw the menu that copies the actions of `record_buttons` as code."""
+    if state in ("dead", "archived"):
+        offer = reads.offer(path, DeadLetterFilter(ids=(message_id,), state=state))
+        _menu(path, offer, f"dead_letter_code_{message_id}")
 
 
 def _why_dry_run(offer: queries.ReplayOffer) -> str:
@@ -256,6 +287,7 @@ def _message(path: Path, done: actions.ActionResult, *, follows: bool) -> None:
                 on_click=_undo,
                 args=(path, done.undo, PressedButton(_presses())),
             )
+            action_menu.draw(path, {"Undo": action_code.undo_clear(path, done.undo)}, key="undo_code")
 
 
 def _other_replays(path: Path, followed: str) -> None:

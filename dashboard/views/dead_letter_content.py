@@ -95,7 +95,7 @@ def _height(text: str) -> int | str:
 
 
 def _reveal_button(path: Path, message_id: str, *, reveal: bool) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     if reveal:
         st.button("Mask again", key="mask", type="tertiary", on_click=_mask)
         return

@@ -11,11 +11,12 @@ import streamlit as st
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import actions
 from producer_core.dashboard.actions import edits
+from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.components.draft_form import Field, Typed, draft_form
 from producer_core.dashboard.queries import dead_letter_edit as edit_queries
 from producer_core.dashboard.queries.dead_letter_edit import DraftPreview
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_reads, reads
+from producer_core.dashboard.views import action_menu, common, dead_letter_reads, reads
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.revisions.drafts import Draft
 from producer_core.dlq.revisions.edit_form import EditForm
@@ -23,7 +24,7 @@ from producer_core.errors import StoreError
 from producer_core.events import DeadLetter
 
 _FORM = "pc-dead-letter-edit"
-_FIELDS, _RESULT = "edit_fields", "edit_result"
+_FIELDS, _RESULT, _CODE = "edit_fields", "edit_result", "edit_code"
 _CHANGED = "The text has changed since. Check the differences, then save again."
 _SESSION, _REPORTED = "edit_session", "edit_reported"
 """The record whose form this session has drawn, and the last report of the browser that it handled."""
@@ -33,7 +34,7 @@ def button(path: Path, dead_letter: DeadLetter) -> None:
     """Draw the button that starts a draft; a read-only user cannot press it."""
     if dead_letter.state != "dead":
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         "Edit", key=f"dead_letter_edit_{dead_letter.message_id}", icon=":material/edit:", disabled=not allowed,
         help=reason or "Changes the value or headers that a replay sends. The original is kept.",
@@ -145,7 +146,7 @@ def _preview(path: Path, message_id: str, stamp: tuple[str, float, int], text: D
 
 
 def _review(path: Path, message_id: str, text: Draft, preview: DraftPreview) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     if preview.problem:
         common.message("bad", mask_or_hide(preview.problem))
     _differences(preview)
@@ -156,6 +157,10 @@ def _review(path: Path, message_id: str, text: Draft, preview: DraftPreview) -> 
             disabled=not ready or not text.reason.strip(), on_click=_keep, args=(path, message_id, text),
             help=reason or ("" if text.reason.strip() else "Enter a reason first."),
         )  # fmt: skip
+        if ready and text.reason.strip():
+            action_menu.draw(
+                path, {"Save edit": _code(path, message_id, text)}, key=f"edit_code_{message_id}"
+            )
         if preview.conflict:
             st.button(
                 "Apply to the latest edit", key=f"edit_rebase_{message_id}", disabled=not allowed,
@@ -166,6 +171,16 @@ def _review(path: Path, message_id: str, text: Draft, preview: DraftPreview) -> 
             "Discard draft", key=f"edit_discard_{message_id}", type="tertiary", disabled=not allowed,
             on_click=_discard, args=(path, message_id), help=reason or "Deletes the draft. The record stays as it is.",
         )  # fmt: skip
+
+
+def _code(path: Path, message_id: str, text: Draft) -> ActionCode:
+    """Return the edit as code; computed again only if a text changes."""
+    known = st.session_state.get(_CODE)
+    if known is None or known[0] != (message_id, text):
+        known = ((message_id, text), edits.code(open_store(path), message_id, text))
+        st.session_state[_CODE] = known
+    code: ActionCode = known[1]
+    return code
 
 
 def _differences(preview: DraftPreview) -> None:
@@ -267,7 +282,7 @@ def _discard(path: Path, message_id: str) -> None:
 
 def forget(message_id: str) -> None:
     """Forget the texts of the fields and everything that was read of the record before the change."""
-    for name in ("edit_form", "edit_preview"):
+    for name in ("edit_form", "edit_preview", _CODE):
         st.session_state.pop(name, None)
     dead_letter_reads.clear_records()
     reads.clear()

@@ -18,7 +18,7 @@ from producer_core.errors import ProducerError
 
 def show(path: Path, where: DeadLetterFilter, count: int) -> None:
     """Draw the Export button for the `count` dead letters that the filter selects."""
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     with st.popover(
         "Export",
         icon=":material/download:",

@@ -9,10 +9,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import actions, wording
-from producer_core.dashboard.actions import edits
+from producer_core.dashboard.actions import action_code, edits
 from producer_core.dashboard.queries import dead_letter_edit as edit_queries
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_edit, dead_letter_url
+from producer_core.dashboard.views import action_menu, common, dead_letter_edit, dead_letter_url
 from producer_core.dashboard.wording import dead_letters as dead_letter_wording
 from producer_core.dlq.revisions.revision import Revision
 from producer_core.dlq.revisions.revision_text import change_lines
@@ -41,12 +41,15 @@ def show(path: Path, dead_letter: DeadLetter) -> None:
             common.message("warning", f"A replay sends revision {number}, not the value below.")
     st.html(f'<ol class="pc-timeline">{"".join(map(_line, reversed(lineage.revisions)))}</ol>')
     if current and dead_letter.state == "dead":
-        allowed, reason = actions.may_act()
-        st.button(
-            "Undo edit", key=f"edit_undo_{dead_letter.message_id}", icon=":material/undo:", disabled=not allowed,
-            on_click=_undo, args=(path, dead_letter.message_id),
-            help=reason or "The edit before it then applies, or the original.",
-        )  # fmt: skip
+        allowed, reason = actions.may_act(path)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.button(
+                "Undo edit", key=f"edit_undo_{dead_letter.message_id}", icon=":material/undo:", disabled=not allowed,
+                on_click=_undo, args=(path, dead_letter.message_id),
+                help=reason or "The edit before it then applies, or the original.",
+            )  # fmt: skip
+            code = action_code.undo_edit(path, dead_letter.message_id)
+            action_menu.draw(path, {"Undo edit": code}, key=f"edit_undo_code_{dead_letter.message_id}")
 
 
 def _line(one: Revision) -> str:

@@ -6,12 +6,22 @@ import html
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.actions import action_code
+from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import approvals, common, reads, replay_tables, run_replay_action
+from producer_core.dashboard.views import (
+    action_menu,
+    approvals,
+    common,
+    reads,
+    replay_tables,
+    run_replay_action,
+)
 from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dashboard.wording import dry_run as dry_run_wording
 from producer_core.replay import Inconclusive, Newer, Operation
@@ -134,7 +144,7 @@ def _options(operation: Operation, run: DryRun) -> None:
 
 def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
     operation = row.operation
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     sent = run.total - run.skipped_newer
     ready = operation.state == "ready"
     label, asked = f"Replay {sent:,} now", False
@@ -154,6 +164,34 @@ def _buttons(path: Path, row: queries.ReplayRow, run: DryRun) -> None:
             "Discard replay", key="replay_discard", disabled=not allowed, help=reason or None,
             on_click=_discard, args=(path, operation.operation_id),
         )  # fmt: skip
+        cancel = action_code.cancel(path, operation.operation_id)
+        start = {label: _code(path, operation)} if ready and sent else {}
+        action_menu.draw(path, {**start, "Discard replay": cancel}, key=f"go_code_{operation.operation_id}")
+
+
+def _code(path: Path, operation: Operation) -> ActionCode:
+    """Return the start with the choices of the page. A limit that is as planned is left out, which Python cannot set."""
+    chosen = _chosen(operation.operation_id)
+    planned = {"canary": operation.canary or 0, "stop_percent": operation.stop_percent or STOP_PERCENT}
+    as_planned = [name for name, value in planned.items() if chosen[name] == value]
+    changed = {name: value for name, value in chosen.items() if name not in as_planned}
+    return action_code.go(path, operation.operation_id, **changed)
+
+
+def _chosen(operation_id: str) -> dict[str, Any]:
+    """Return the choices that the user made; None for one that was not offered."""
+    state = st.session_state
+    selected = state.get(f"newer_{operation_id}")
+    newer: Newer | None = (
+        None if selected is None else "send" if selected == dry_run_wording.SEND_NEWER else "skip"
+    )
+    return {
+        "newer": newer,
+        "inconclusive": _selected_inconclusive(operation_id),
+        "rate": state.get(f"go_rate_{operation_id}"),
+        "canary": state.get(f"canary_{operation_id}"),
+        "stop_percent": state.get(f"stop_{operation_id}"),
+    }
 
 
 def _is_approved(row: queries.ReplayRow) -> bool:
@@ -177,20 +215,9 @@ def _inconclusive(operation: Operation) -> Inconclusive:
 
 
 def _confirm(path: Path, operation_id: str) -> None:
-    state = st.session_state
-    selected = state.get(f"newer_{operation_id}")
-    newer: Newer | None = (
-        None if selected is None else "send" if selected == dry_run_wording.SEND_NEWER else "skip"
-    )
-    confirm = partial(
-        actions.confirm_replay,
-        newer=newer,
-        inconclusive=_selected_inconclusive(operation_id),
-        rate=state.get(f"go_rate_{operation_id}"),
-        canary=state.get(f"canary_{operation_id}"),
-        stop_percent=state.get(f"stop_{operation_id}"),
-    )
+    confirm = partial(actions.confirm_replay, **_chosen(operation_id))
     if run_replay_action.act(path, operation_id, confirm).ok:
+        state = st.session_state
         state["dead_letters_version"] = int(state.get("dead_letters_version", 0)) + 1
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import streamlit as st
 
 from producer_core.dashboard import actions, queries, wording
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.components.live_dom import live_dom
 from producer_core.dashboard.html import Node, link, node
-from producer_core.dashboard.views import common, header, reads
+from producer_core.dashboard.views import action_menu, common, header, reads
 from producer_core.dashboard.wording import alerts as alert_wording
 from producer_core.store import Store
 
@@ -47,14 +48,15 @@ def _acknowledge(store: Store, alert_ids: Sequence[str], by: str | None) -> None
     if by is not None:
         common.note(f"Acknowledged by {by}")
     else:  # the action is a callback, so a refresh that starts at the same time does not lose the click
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(store.path)
         st.button(
             "Acknowledge", key=f"acknowledge-{alert_ids[0]}", on_click=_acknowledge_all, args=(store, alert_ids),
             disabled=not allowed, help=reason or None,
         )  # fmt: skip
+        code = action_code.acknowledge(store.path, alert_ids)
+        action_menu.draw(store.path, {"Acknowledge": code}, key=f"acknowledge-code-{alert_ids[0]}")
 
 
 def _acknowledge_all(store: Store, alert_ids: Sequence[str]) -> None:
-    for alert_id in alert_ids:
-        actions.acknowledge(store, alert_id)
+    actions.acknowledge(store, *alert_ids)
     reads.overview.clear()

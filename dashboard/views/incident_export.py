@@ -17,7 +17,7 @@ from producer_core.errors import ProducerError, TransferError
 
 def show(path: Path, since: float, until: float) -> None:
     """Draw the button for the range [since, until)."""
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     try:
         window = IncidentWindow(float(math.floor(since)), float(math.ceil(until)))
     except TransferError as error:

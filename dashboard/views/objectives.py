@@ -8,11 +8,12 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.components import live_table
 from producer_core.dashboard.components.live_table import Column, TableRow
 from producer_core.dashboard.queries.decisions import objectives_page
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, dead_letter_reads
+from producer_core.dashboard.views import action_menu, common, dead_letter_reads
 from producer_core.dashboard.wording import decisions as decision_wording
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.errors import StoreError
@@ -41,7 +42,7 @@ def _show(path: Path) -> None:
             common.note(decision_wording.NO_OBJECTIVES)
         if said := st.session_state.get(_RESULT):
             common.message(*said)
-        allowed, reason = actions.may_act()
+        allowed, reason = actions.may_act(path)
         if allowed and st.session_state.get(_EDITING):
             _form(path)
         else:
@@ -66,25 +67,35 @@ def _form(path: Path) -> None:
             st.selectbox(
                 "Unit", units, index=units.index("hours"), key=_UNIT, label_visibility="hidden", width=130
             )
-        with st.container(horizontal=True, gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.button(
                 "Set objective", key="objectives-set", type="primary", on_click=_apply, args=(path, False)
             )
             st.button("Remove objective", key="objectives-remove", on_click=_apply, args=(path, True))
             st.button("Close", key="objectives-close", on_click=_edit, args=(False,))
+            topic, percent, seconds = _entered()
+            codes = {
+                "Set objective": action_code.set_objective(path, topic, percent, seconds),
+                "Remove objective": action_code.remove_objective(path, topic),
+            }
+            action_menu.draw(path, codes, key="objectives-code")
+
+
+def _entered() -> tuple[str, float, float]:
+    """Return the topic, the percentage and the seconds of the form."""
+    state = st.session_state
+    seconds = (state.get(_NUMBER) or 0.0) * settings_wording.UNITS[state.get(_UNIT) or "seconds"]
+    return str(state.get(_TOPIC) or "").strip(), float(state.get(_PERCENT) or 0.0), float(seconds)
 
 
 def _apply(path: Path, remove: bool) -> None:
-    topic = str(st.session_state.get(_TOPIC) or "").strip()
-    seconds = (st.session_state.get(_NUMBER) or 0.0) * settings_wording.UNITS[
-        st.session_state.get(_UNIT) or "seconds"
-    ]
+    topic, percent, seconds = _entered()
     try:
         store = open_store(path)
         if remove:
             done = actions.remove_objective(store, topic)
         else:
-            done = actions.set_objective(store, topic, st.session_state.get(_PERCENT) or 0.0, seconds)
+            done = actions.set_objective(store, topic, percent, seconds)
     except StoreError as error:
         done = actions.ActionResult(False, str(error))
     dead_letter_reads.decisions.clear()

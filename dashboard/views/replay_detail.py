@@ -10,8 +10,18 @@ from pathlib import Path
 import streamlit as st
 
 from producer_core.dashboard import actions, queries
+from producer_core.dashboard.actions import action_code
+from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.components.scroll_into_view import scroll_into_view
-from producer_core.dashboard.views import approvals, common, dry_run, reads, replay_tables, run_replay_action
+from producer_core.dashboard.views import (
+    action_menu,
+    approvals,
+    common,
+    dry_run,
+    reads,
+    replay_tables,
+    run_replay_action,
+)
 from producer_core.dashboard.wording import approvals as approval_wording
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
@@ -78,6 +88,17 @@ def _controls(path: Path, row: queries.ReplayRow) -> None:
                 path, "Cancel", "cancel", ":material/close:", operation, actions.cancel_replay,
                 help_text=f"Ends the replay permanently; unsent records remain dead letters ({operation.left:,} left).",
             )  # fmt: skip
+        action_menu.draw(path, _codes(path, operation), key=f"replay_code_{operation.operation_id}")
+
+
+def _codes(path: Path, operation: Operation) -> dict[str, ActionCode]:
+    """Return the actions of the buttons as code."""
+    one, codes = operation.operation_id, dict[str, ActionCode]()
+    if operation.state == "paused":
+        codes["Resume"] = action_code.resume(path, one, rate=st.session_state.get(f"rate_{one}"))
+    elif operation.state in ("planned", "running"):
+        codes["Pause"] = action_code.pause(path, one)
+    return codes if operation.state == "cancelled" else {**codes, "Cancel": action_code.cancel(path, one)}
 
 
 def _progress(row: queries.ReplayRow) -> None:
@@ -95,7 +116,7 @@ def _resume(path: Path, operation: Operation) -> None:
         placeholder="no limit", width=180,
         help="New maximum rate; leave empty to keep the current one.",
     )  # fmt: skip
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         "Resume", key=f"resume_{operation.operation_id}", icon=":material/play_arrow:", type="primary",
         disabled=not allowed, help=reason or None, on_click=_resume_clicked,
@@ -117,7 +138,7 @@ def _button(
     *,
     help_text: str = "",
 ) -> None:
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     st.button(
         label, key=f"{name}_{operation.operation_id}", icon=icon, disabled=not allowed,
         help=reason or help_text or None, on_click=run_replay_action.act,

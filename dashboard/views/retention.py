@@ -9,9 +9,10 @@ import streamlit as st
 
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import actions
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.queries.settings import SettingsPage, StoreSetting
 from producer_core.dashboard.server.stores import open_store
-from producer_core.dashboard.views import common, setting_table, settings_reads
+from producer_core.dashboard.views import action_menu, common, setting_table, settings_reads
 from producer_core.dashboard.wording import settings as settings_wording
 from producer_core.errors import StoreError
 
@@ -41,7 +42,7 @@ def _change(path: Path) -> None:
     page = settings_reads.read(path)
     if page is None:
         return
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     step = st.session_state.get(_STEP) if allowed else None
     if step == _EDIT:
         _form(path, page.kept)
@@ -128,11 +129,13 @@ def _confirmation(path: Path, page: SettingsPage) -> None:
         for name, value in changes.items():
             common.sentence(settings_wording.retention_change(name, shown[name], value))
         common.note(settings_wording.TAKES_EFFECT)
-        with st.container(horizontal=True, gap="small"):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.button(
                 "Change retention", key="retention-apply", type="primary", on_click=_apply, args=(path,)
             )
             st.button("Cancel", key="retention-cancel", on_click=_go_to, args=(None,))
+            code = action_code.change_retention(path, changes)
+            action_menu.draw(path, {"Change retention": code}, key="retention-code")
 
 
 def _apply(path: Path) -> None:

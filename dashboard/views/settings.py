@@ -82,7 +82,7 @@ def _rules(path: Path) -> None:
 def _access(path: Path) -> None:
     common.heading("Access")
     rules = access.guard().rules
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(path)
     _facts(
         "settings-access",
         ("Address", settings_wording.listen_address(str(st.get_option("server.address") or ""))),

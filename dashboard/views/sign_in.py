@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import streamlit as st
@@ -13,7 +14,7 @@ from producer_core.dashboard.views import common
 _CHECK_EVERY = 10
 
 
-def show() -> bool:
+def show(path: Path) -> bool:
     """Return whether the page may be drawn; if not, draw the sign-in or the reason."""
     if (problem := _configuration_problem()) is not None:
         common.message("bad", problem)
@@ -23,7 +24,7 @@ def show() -> bool:
     if not access.user():
         _sign_in()
         return False
-    _user_menu()
+    _user_menu(path)
     st.fragment(_check_session, run_every=_CHECK_EVERY)()
     return True
 
@@ -60,8 +61,8 @@ def _sign_in_address() -> str:
     return f"sign-in?next={quote(path, safe='')}"
 
 
-def _user_menu() -> None:
-    allowed, reason = actions.may_act()
+def _user_menu(path: Path) -> None:
+    allowed, reason = actions.may_act(path)
     with st.container(key="pc-user"), st.popover(wording.short(access.user(), 20), icon=":material/person:"):
         st.text(f"Signed in as {access.user()}.")
         st.text("You can make changes." if allowed else reason)

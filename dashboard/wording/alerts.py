@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
+from producer_core.alerts.alert_groups import GROUPED_RULES
 from producer_core.alerts.conditions import (
     METRICS,
     Absence,
@@ -58,7 +59,7 @@ def silence_seconds(duration: str, now: float, zone: str | None) -> float:
 def alert(found: Mapping[str, Any], now: float) -> str:
     """Return an alert in one line: severity, age, text, and the advice or how it recovers."""
     since, then = age(now - found["started_at"]), recovery_note(found, now) or found["advice"]
-    reporters = len(found.get("alert_ids", ()))
+    reporters = 1 if found["rule"] in GROUPED_RULES else len(found.get("alert_ids", ()))
     several = f" (reported by {plural(reporters, 'producer')})" if reporters > 1 else ""
     return f"{found['severity'].capitalize()} for {since}: {found['text'].rstrip('.')}{several}. {then}"
 

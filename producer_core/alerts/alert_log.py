@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from producer_core.alerts.alert_state import Alert, AlertChange, Key, Silence, State
 from producer_core.alerts.rule_set_file import rule_set_of
+from producer_core.alerts.rules import RULES
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store
 
 
 class AlertLog:
-    """Stores the alerts of one store, with their acknowledgements and silences."""
+    """Stores the alerts of one store, with their acknowledgements and silences.
+
+    `acknowledge`, `silence` and `unsilence` raise NotPermitted if the approval policy does not let this person act.
+    """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
     def record(self, changes: Iterable[AlertChange], *, told_by: str = "") -> None:
-        """Store the changes that a producer (`told_by`) reports. The same change by a second watcher has no effect."""
-        for change in changes:
-            _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
+        """Store the changes that a producer (`told_by`) reports, in one transaction.
+
+        The same change by a second watcher has no effect.
+        """
+        with self._store.borrow(write=True):
+            for change in changes:
+                _RECORD[change.kind](self._store, replace(change.alert, told_by=told_by))
 
     def open_alerts(self) -> Sequence[Alert]:
         """Return the pending and firing alerts, and the resolved ones without a decision about their notification."""
@@ -79,11 +89,19 @@ class AlertLog:
 
         A lasting alert is resolved by the acknowledgement.
         """
+        return self.acknowledge_all((alert_id,), who=who, origin=origin) == 1
+
+    def acknowledge_all(self, alert_ids: Iterable[str], *, who: str, origin: str) -> int:
+        """Acknowledge several alerts in one transaction, each with its own audit entry. Return how many it changed."""
+        with self._acting(who, origin):
+            return sum([self._acknowledge(alert_id, who, origin) for alert_id in alert_ids])
+
+    def _acknowledge(self, alert_id: str, who: str, origin: str) -> bool:
         now = self._clock()
-        lasting = [item for item in self.firing().values() if item.alert_id == alert_id and item.lasting]
         changed = self._store.execute("alerts_acknowledge", alert_id=alert_id, who=who, now=now) > 0
-        for item in lasting if changed else ():
-            _resolve(self._store, replace(item, changed_at=now))
+        for row in self._store.rows("alert_firing", alert_id=alert_id) if changed else ():
+            if row["rule"] in RULES and RULES[row["rule"]].lasting:
+                self._store.execute("alerts_resolve", **row, at=now)
         self._store.audit(
             who=who,
             origin=origin,
@@ -106,36 +124,38 @@ class AlertLog:
         if rule not in known:
             raise ValueError(f"Unknown rule {rule!r}. The rules are {', '.join(sorted(known))}.")
         silence = Silence(rule, subject, until, who, why, self._clock())
-        self._store.execute(
-            "alerts_silence",
-            rule=rule,
-            subject=subject,
-            until=until,
-            who=who,
-            why=why,
-            now=silence.created_at,
-        )
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action="silence",
-            selection={"rule": rule, "subject": subject},
-            count=1,
-            outcome=f"silenced: {why}",
-        )
+        with self._acting(who, origin):
+            self._store.execute(
+                "alerts_silence",
+                rule=rule,
+                subject=subject,
+                until=until,
+                who=who,
+                why=why,
+                now=silence.created_at,
+            )
+            self._store.audit(
+                who=who,
+                origin=origin,
+                action="silence",
+                selection={"rule": rule, "subject": subject},
+                count=1,
+                outcome=f"silenced: {why}",
+            )
         return silence
 
     def unsilence(self, rule: str, subject: str = "", *, who: str, origin: str) -> int:
         """End the silences of a rule with this subject (empty: those for every subject). Return their number."""
-        ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
-        self._store.audit(
-            who=who,
-            origin=origin,
-            action="unsilence",
-            selection={"rule": rule, "subject": subject},
-            count=ended,
-            outcome="silence ended" if ended else "no silence found",
-        )
+        with self._acting(who, origin):
+            ended = self._store.execute("alerts_unsilence", rule=rule, subject=subject, now=self._clock())
+            self._store.audit(
+                who=who,
+                origin=origin,
+                action="unsilence",
+                selection={"rule": rule, "subject": subject},
+                count=ended,
+                outcome="silence ended" if ended else "no silence found",
+            )
         return ended
 
     def rules(self) -> frozenset[str]:
@@ -146,6 +166,15 @@ class AlertLog:
 
     def silences(self) -> Sequence[Silence]:
         return [Silence(**row) for row in self._store.rows("silences", now=self._clock())]
+
+    @contextlib.contextmanager
+    def _acting(self, who: str, origin: str) -> Iterator[None]:
+        """Run the block as one transaction, if this person may act on alerts."""
+        with self._store.borrow(write=True):
+            check_operator(
+                self._store, who=who, origin=origin, now=self._clock(), act="acknowledge or silence alerts"
+            )
+            yield
 
 
 def _fire(store: Store, item: Alert) -> None:

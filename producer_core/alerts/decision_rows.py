@@ -36,12 +36,13 @@ def objectives(store: Store) -> Mapping[str, DecisionObjective]:
 def parameters(
     known: Mapping[str, DecisionObjective], now: float, removed: Sequence[str]
 ) -> Mapping[str, Any]:
-    """Return the parameters of `decision_report` for the period that ends now."""
+    """Return the parameters of `decision_report` for the period that ends now, without the quantiles: no rule has one."""
     return {
         "now": now,
         "since": now - PERIOD,
         "until": now,
         "ahead": AHEAD,
+        "quantiles": False,
         "safe": sorted(SAFE_VERDICTS),
         "removed": removed,
         **as_parameters(known),

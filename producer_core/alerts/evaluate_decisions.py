@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from producer_core._internal.plural import plural
 from producer_core._internal.time_span import exact_span
+from producer_core._internal.utc_time import utc_minute
 from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import CauseReturned, ObjectiveBurn, ObjectiveMissed
 from producer_core.alerts.rules import AlertRule
@@ -47,11 +47,9 @@ def returned(
                 topic=one.topic,
                 group=one.fingerprint,
                 code=one.code,
-                since=f"since version {one.version}"
-                if one.version
-                else f"since {datetime.fromtimestamp(one.back_at, UTC):%Y-%m-%d %H:%M} UTC",
+                since=f"since version {one.version}" if one.version else f"since {utc_minute(one.back_at)}",
                 who=one.resolved_by,
-                resolved=f"{datetime.fromtimestamp(one.resolved_at, UTC):%Y-%m-%d %H:%M} UTC",
+                resolved=utc_minute(one.resolved_at),
                 count=plural(one.pending, "dead letter"),
             )
 
@@ -72,7 +70,5 @@ def _alert(
         met="none yet" if met is None else f"{met:.2%}",
         overdue=plural(one.overdue, "dead letter"),
         due=plural(one.due, "dead letter"),
-        first="-"
-        if one.next_at is None
-        else f"{datetime.fromtimestamp(one.next_at, UTC):%Y-%m-%d %H:%M} UTC",
+        first="-" if one.next_at is None else utc_minute(one.next_at),
     )

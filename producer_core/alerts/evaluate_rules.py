@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from producer_core._internal.plural import plural
+from producer_core._internal.utc_time import utc_minute
 from producer_core.alerts import evaluate_decisions
 from producer_core.alerts.alert_state import Alert, alert
 from producer_core.alerts.conditions import (
@@ -102,7 +103,7 @@ def _requests(name: str, rule: AlertRule, snapshot: StoreSnapshot) -> Iterator[A
                 who=request.who,
                 records=plural(request.records, "record"),
                 reason=request.rule,
-                expires=datetime.fromtimestamp(request.expires_at, UTC).strftime("%Y-%m-%d %H:%M"),
+                expires=utc_minute(request.expires_at),
             )
 
 

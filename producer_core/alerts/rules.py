@@ -164,7 +164,7 @@ RULES: Mapping[str, AlertRule] = MappingProxyType(
         ),
         "approval_requested": AlertRule(
             "warning",
-            "{who} asks for the approval of a replay of {records} (request {subject}, until {expires} UTC): {reason}",
+            "{who} asks for the approval of a replay of {records} (request {subject}, until {expires}): {reason}",
             'Review the replay, then approve or refuse it: on the Replays page, or with "producer-core dlq approve" and '
             '"dlq refuse".',
             condition=PendingApproval(),

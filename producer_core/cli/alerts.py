@@ -15,8 +15,12 @@ from producer_core.cli import options, output
 from producer_core.cli.lazy_group import Failed
 
 if TYPE_CHECKING:
-    from producer_core.alerts import Alert, AlertChange, AlertLog, AlertRule, Route, RuleSet
+    from producer_core.alerts import AlertChange, AlertLog, AlertRule, Route, RuleSet
+    from producer_core.alerts.alert_groups import AlertGroup
     from producer_core.store import Store
+
+_MOST_GROUPED = 10_000
+"""Alerts that are read to be grouped."""
 
 
 @click.group(short_help="List, acknowledge and silence alerts; check rules.")
@@ -56,37 +60,54 @@ def list_(
 
     --application and --cluster leave out alerts about producers of others; alerts about a topic or the whole store stay.
 
+    Alerts of one rule about many topics are one line, with the rule in place of the id; --json lists each of them.
+
     The JSON object is {"alerts": [...], "more": true if there are more than --limit}.
     """
+    from producer_core.alerts.alert_groups import alert_groups
+
     found = _log(store_path).list(
-        state=None if everything else "firing", limit=limit + 1, application=application, cluster=cluster
+        state=None if everything else "firing",
+        limit=limit + 1 if as_json else _MOST_GROUPED,
+        application=application,
+        cluster=cluster,
     )
-    found, more = found[:limit], len(found) > limit
     if as_json:
-        alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found]
-        output.emit({"alerts": alerts_, "more": more})
+        alerts_ = [{"alert_id": item.alert_id, **dataclasses.asdict(item)} for item in found[:limit]]
+        output.emit({"alerts": alerts_, "more": len(found) > limit})
     elif not found:
         output.say("No alerts are firing." if not everything else "No alert has fired yet.")
     else:
+        groups = alert_groups(found)[:limit]
         output.table(
             ("id", "severity", "state", "since", "summary", "acknowledged by"),
-            [_row(item) for item in found],
+            [_row(group) for group in groups],
             shrink=("summary", "acknowledged by"),
         )
-        for advice in dict.fromkeys(item.advice for item in found if item.state == "firing"):
+        for advice in dict.fromkeys(group.alert.advice for group in groups if group.alert.state == "firing"):
             output.advise(advice)
 
 
 @alerts.command(short_help="Acknowledge an alert.")
-@click.argument("alert_id")
+@click.argument("alert", metavar="ALERT")
 @options.store_option
-def ack(alert_id: str, store_path: Path | None) -> None:
-    """Acknowledge an alert: other operators see that you are handling it, and its notification is not repeated."""
-    if not _log(store_path).acknowledge(alert_id, who=options.current_user(), origin="cli"):
+def ack(alert: str, store_path: Path | None) -> None:
+    """Acknowledge an alert: other operators see that you are handling it, and its notification is not repeated.
+
+    ALERT is the id of an alert, or the name of a rule, which acknowledges all its firing alerts.
+
+    \b
+      producer-core alerts ack 3f2a9c51d07e
+      producer-core alerts ack order_break
+    """
+    log, who = _log(store_path), options.current_user()
+    of_rule = [one.alert_id for one in log.firing().values() if one.rule == alert and not one.acknowledged_by]
+    if not log.acknowledge_all(of_rule or (alert,), who=who, origin="cli"):
         raise Failed(
-            f"Alert {alert_id} does not exist or is already acknowledged.", "See producer-core alerts list."
+            f"Alert {alert} does not exist or is already acknowledged.", "See producer-core alerts list."
         )
-    output.say(f"Acknowledged {alert_id} as {options.current_user()}.")
+    done = f"{plural(len(of_rule), 'alert')} of {alert}" if of_rule else alert
+    output.say(f"Acknowledged {done} as {who}.")
 
 
 @alerts.command(short_help="Suppress notifications of RULE for a while.")
@@ -278,12 +299,13 @@ def _log(store_path: Path | None) -> AlertLog:
     return AlertLog(_store(store_path))
 
 
-def _row(item: Alert) -> tuple[str | None, ...]:
+def _row(group: AlertGroup) -> tuple[str | None, ...]:
+    item = group.alert
     state = f"{item.state} (silenced)" if item.silenced else item.state
     if item.muted_by and not item.silenced and item.state == "firing":
         state = f"{item.state} (muted)"
     return (
-        item.alert_id,
+        item.rule if group.several else item.alert_id,
         item.severity,
         state,
         output.moment(item.started_at),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -81,7 +81,10 @@ def assess(
         _of_producer(row, now) for row in producers if row["closed_at"] is None
     ]
     found = [(status, issue) for status, issue in found if issue]
-    found += [("unhealthy" if row["severity"] == "critical" else "degraded", row["text"]) for row in alerts]
+    found += [
+        ("unhealthy" if row["severity"] == "critical" else "degraded", row["text"])
+        for row in _by_rule(alerts)
+    ]
     dead, acknowledged = (sum(row[name] for row in topics) for name in ("dead", "acknowledged"))
     if dead > _MAX_ERROR_RATE * (dead + acknowledged):
         share = dead / (dead + acknowledged)
@@ -94,6 +97,15 @@ def assess(
     healthy: Status = "healthy"
     status = max((status for status, _ in found), key=_ORDER.index, default=healthy)
     return Health(status, tuple(dict.fromkeys(issue for _, issue in found)), _summary(producers, topics, now))
+
+
+def _by_rule(alerts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the alerts, those of a rule about many topics as one."""
+    from producer_core.alerts.alert_groups import group_text, grouped
+
+    for rows in grouped(alerts, rule=lambda row: str(row["rule"])):
+        first = rows[0]
+        yield {**first, "text": group_text(first["rule"], [row["subject"] for row in rows], first["text"])}
 
 
 def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:

@@ -111,23 +111,18 @@ def prune(store_path: Path | None, yes: bool, as_json: bool) -> None:
 
     Pending dead letters and the audit log are never deleted.
     """
+    from producer_core.roles.role_check import check_admin
     from producer_core.store import Store, required_features
 
-    found, now = Store.open(store_path, create=False), time.time()
+    found, who, now = Store.open(store_path, create=False), options.current_user(), time.time()
     with found.borrow() as connection:
         required_features.check(connection)
     options.confirm(f"Delete the expired data from {found.path}?", yes)
     with found.borrow(write=True):
+        check_admin(found, who=who, origin="cli", now=now, act="prune the store")
         aggregated, deleted = found.rollup(now), found.prune(now)
         outcome = f"{plural(aggregated, 'row')} aggregated, {plural(deleted, 'row')} deleted."
-        found.audit(
-            who=options.current_user(),
-            origin="cli",
-            action="prune",
-            selection={},
-            count=deleted,
-            outcome=outcome,
-        )
+        found.audit(who=who, origin="cli", action="prune", selection={}, count=deleted, outcome=outcome)
     output.emit({"summed_up": aggregated, "deleted": deleted}) if as_json else output.say(outcome)
 
 
@@ -142,15 +137,16 @@ def compact(store_path: Path | None, yes: bool, as_json: bool) -> None:
     command, the file no longer contains them and has its minimum size. Other processes wait in the meantime: producers
     buffer and spill. The disk needs space for a second file.
     """
+    from producer_core.roles.role_check import check_admin
     from producer_core.store import Store
 
-    found = Store.open(store_path, create=False)
+    found, who = Store.open(store_path, create=False), options.current_user()
     options.confirm(f"Rewrite {found.path} ({output.size(found.path.stat().st_size)})?", yes)
+    with found.borrow(write=True):
+        check_admin(found, who=who, origin="cli", now=time.time(), act="compact the store")
     saved = found.compact()
     outcome = f"{output.size(abs(saved))} {'smaller' if saved >= 0 else 'larger'}."
-    found.audit(
-        who=options.current_user(), origin="cli", action="compact", selection={}, count=1, outcome=outcome
-    )
+    found.audit(who=who, origin="cli", action="compact", selection={}, count=1, outcome=outcome)
     output.emit({"bytes": found.path.stat().st_size, "smaller_by": saved}) if as_json else output.say(outcome)
 
 
@@ -177,13 +173,13 @@ def set_(settings: tuple[tuple[str, str], ...], store_path: Path | None, as_json
     \b
       producer-core store set keep_settled=60d dlq_max_bytes=2GiB
     """
-    from producer_core.dlq.approvals.gate import check_settings
+    from producer_core.roles.role_check import check_admin
     from producer_core.store import Store
 
     changes = {name: _setting(name, text) for name, text in settings}
     found, who = Store.open(store_path, create=False), options.current_user()
     with found.borrow(write=True):
-        check_settings(found, who=who, origin="cli", now=time.time())
+        check_admin(found, who=who, origin="cli", now=time.time())
         found.change_settings(changes, who=who, origin="cli")
     output.emit(found.settings()) if as_json else output.say(
         "\n".join(

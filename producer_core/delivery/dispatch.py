@@ -101,8 +101,10 @@ class LaneDispatcher:
         now = time.monotonic()
         if now - self._reported.get(topic, -math.inf) >= _REPORT_INTERVAL:
             self._reported[topic] = now
-            text = (
-                f"On {topic} a message was acknowledged before an earlier one with the same key was retried."
-            )
-            notice = Notice("order_break", "warning", text, self._clock(), {"subject": topic})
-            self._hooks.notice(notice)
+            self._hooks.notice(order_break(topic, self._clock()))
+
+
+def order_break(topic: str, at: float) -> Notice:
+    """Return the notice that a message overtook an earlier one of its key."""
+    text = f"On {topic} a message was acknowledged before an earlier one with the same key was retried."
+    return Notice("order_break", "warning", text, at, {"subject": topic})

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
 from producer_core.dlq import states
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.revisions.revision import NOT_REPLACED
 from producer_core.errors import ConfigError
+from producer_core.roles.role_check import check_operator
 from producer_core.store import expired_revisions
 
 if TYPE_CHECKING:

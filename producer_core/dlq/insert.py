@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 _BODY_COLUMNS = ("message_id", "attempts")
 _ORIGINAL_COLUMNS = ("message_id", "value", "headers", "timestamp_ms")
-_APPLICATIONS = """
- SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') FROM producers
- WHERE list_contains(?, producer_id)"""
 _COUNT_REPLAY = "UPDATE dead_letters SET replay_count = replay_count + 1 WHERE message_id = ?"
 
 
@@ -55,7 +52,7 @@ def write(
 
     `first_failures`: by id, when a new dead letter failed for the first time, if that is earlier than its failure.
     """
-    encodable = _with_applications(connection, [codec.encodable(dead_letter) for dead_letter in dead_letters])
+    encodable = [codec.encodable(dead_letter) for dead_letter in dead_letters]
     ids = [dead_letter.message_id for dead_letter in encodable]
     if replay_waves.claimed_by_wave(connection, ids):
         # The replay then still has a record that fails again.
@@ -112,30 +109,6 @@ def _original(row: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]
         "headers": codec.read_headers(body["headers"]),
         "timestamp_ms": body["timestamp_ms"],
     }
-
-
-def _with_applications(
-    connection: duckdb.DuckDBPyConnection, dead_letters: list[DeadLetter]
-) -> list[DeadLetter]:
-    """Return the dead letters with the applications of their producers where they have none, as those from a spill file."""
-    unnamed = list(
-        {one.producer_id for one in dead_letters if not (one.application and one.application_version)}
-    )
-    if not unnamed:
-        return dead_letters
-    found = connection.execute(_APPLICATIONS, [unnamed]).fetchall()
-    known = {producer_id: (name, version) for producer_id, name, version in found if name or version}
-    return [
-        _with_application(one, *known[one.producer_id]) if one.producer_id in known else one
-        for one in dead_letters
-    ]
-
-
-def _with_application(dead_letter: DeadLetter, name: str, version: str) -> DeadLetter:
-    name, version = dead_letter.application or name, dead_letter.application_version or version
-    if (name, version) == (dead_letter.application, dead_letter.application_version):
-        return dead_letter
-    return replace(dead_letter, application=name, application_version=version)
 
 
 def write_failed_replay(

@@ -18,9 +18,9 @@ from producer_core._internal.decision_objective import (
     objectives_of,
 )
 from producer_core._internal.topic_names import TOPIC_RULE, is_topic_name
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.errors import ConfigError
 from producer_core.events import SAFE_VERDICTS
+from producer_core.roles.role_check import check_operator
 from producer_core.store.removed_clusters import removed_clusters
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def decisions(
             since=now - PERIOD if since is None else since,
             until=now if until is None else until,
             ahead=AHEAD,
+            quantiles=True,
             safe=sorted(SAFE_VERDICTS),
             removed=removed_clusters(store, now),
             **as_parameters(known),

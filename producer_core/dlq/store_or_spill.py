@@ -38,9 +38,9 @@ class DeadLetterWriter:
 
     `stored` is called with the ids of dead letters that are on disk: in the store or in the spill file. `unstored` is
     called with those that the store does not take now, to publish them from memory; it returns them as they are to be
-    kept. `dropped` is called with the ids of published ones that made room and are in memory no more. `named` returns a
-    dead letter of the spill file, whose lines have no application, with that of its producer if it is known. A producer with
-    `store=None` has no writer; it keeps its dead letters in `memory_queue.py:DeadLetterQueue`.
+    kept. `dropped` is called with the ids of published ones that made room and are in memory no more. `named` returns
+    dead letters of the spill file, whose lines have no application, with those of their producers if they are known. A
+    producer with `store=None` has no writer; it keeps its dead letters in `memory_queue.py:DeadLetterQueue`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class DeadLetterWriter:
         stored: Callable[[Iterable[str]], None] = lambda message_ids: None,
         unstored: Callable[[Sequence[DeadLetter]], Sequence[DeadLetter]] | None = None,
         dropped: Callable[[Iterable[str]], None] = lambda message_ids: None,
-        named: Callable[[DeadLetter], DeadLetter] = lambda dead_letter: dead_letter,
+        named: Callable[[Sequence[DeadLetter]], Sequence[DeadLetter]] = lambda dead_letters: dead_letters,
     ) -> None:
         self._store = store
         self._spill = spill
@@ -192,7 +192,7 @@ class DeadLetterWriter:
             dead_letters.clear()
         if self.spilled:
             with self._spill.taking() as spilled:
-                destination.dead_letters.add([self._named(one) for one in _latest(spilled)])
+                destination.dead_letters.add(self._named(_latest(spilled)))
             self.spilled = False
             self._stored([dead_letter.message_id for dead_letter in spilled])
 

@@ -6,14 +6,17 @@ The lines go through the log queue, which has a thread of its own, so a handler 
 from __future__ import annotations
 
 import logging
+import math
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
+from producer_core._internal.join_names import join_names
 from producer_core._internal.log_fields import with_fields
-from producer_core._internal.log_queue import QUEUE, Line, LogQueue
+from producer_core._internal.log_queue import QUEUE, REPEAT_AFTER_S, Line, LogQueue
 from producer_core._internal.masking import mask_or_hide
 from producer_core.delivery.reports import CloseReport
 from producer_core.events import DeadLetter, Hook, Notice
@@ -35,6 +38,10 @@ _TEXTS = {
 """The text of a notice, by its kind. Without an entry it is the kind itself: `journal_full` is "journal full"."""
 _LOGGED_ELSEWHERE = frozenset({"connection_refused", "dedup_degraded", "dedup_restored", "token_unavailable"})
 """Notices whose event has a line of its own already."""
+_OF_TOPICS = {"order_break": "order breaks on more topics"}
+"""Notices about a topic that many topics can have at once, with the text for those without a line of their own."""
+_NAMED = 5
+"""Topics that have a line of their own, and topics that the line about more topics names."""
 _ENDS = {"journal_available": "journal_full"}
 """Notices that end the state of another one. Both are shown at the default level, and the latest one is never hidden."""
 _REDUNDANT = frozenset({"case", "ends", "trigger"})
@@ -65,6 +72,7 @@ class EventLog(Hook):
         self._down_since: float | None = None  # no broker connected since
         self._failed: dict[str, float] = {}  # addresses that failed while another broker was connected
         self._failures: dict[str, set[Hashable]] = {}  # by address, the causes of its failures in this outage
+        self._topics: defaultdict[Hashable, _Topics] = defaultdict(_Topics)  # by kind of event
 
     # the producer
 
@@ -98,18 +106,26 @@ class EventLog(Hook):
             self._connection_lost(notice)
         elif notice.kind == "connected":
             self._connection_restored()
+        elif notice.kind in _OF_TOPICS:
+            self._log_notice_of_topics(notice)
         elif notice.kind not in _LOGGED_ELSEWHERE:
             self._log_notice(notice)
 
     def died(self, dead_letter: DeadLetter) -> None:
-        cause = "dead letter", self._brokers, dead_letter.topic, dead_letter.fingerprint
-        if self._warns() and not self._queue.repeats(cause):
-            fields = {
-                "topic": dead_letter.topic,
-                "code": dead_letter.code,
-                "error": mask_or_hide(dead_letter.error_text),
-            }
-            self._put(logging.WARNING, "dead letter", fields, cause=cause)
+        if not self._warns():
+            return
+        topics = self._topics["dead letter", dead_letter.code]
+        place = topics.add(dead_letter.topic, self._clock())
+        own = dead_letter.topic, dead_letter.fingerprint
+        cause = "dead letter", self._brokers, *(own if place == "own line" else (dead_letter.code,))
+        if place != "new" and self._queue.repeats(cause):
+            return
+        fields = {"code": dead_letter.code, "error": mask_or_hide(dead_letter.error_text)}
+        if place == "own line":
+            self._put(logging.WARNING, "dead letter", {"topic": dead_letter.topic, **fields}, cause=cause)
+        else:
+            text = "dead letters on more topics"
+            self._put(logging.WARNING, text, {**fields, **topics.more}, cause=cause)
 
     # the connection
 
@@ -158,6 +174,15 @@ class EventLog(Hook):
         group = (state, self._brokers) if state in _ENDS.values() else None
         self._put(level, text, fields, cause=cause, group=group)
 
+    def _log_notice_of_topics(self, notice: Notice) -> None:
+        topic, topics = str(notice.details["subject"]), self._topics[notice.kind]
+        level, cause = _LEVELS[notice.severity], (notice.kind, self._brokers)
+        if topics.add(topic, self._clock()) == "own line":
+            fields = {"reason": mask_or_hide(notice.text), "topic": topic}
+            self._put(level, notice.kind.replace("_", " "), fields, cause=(*cause, topic))
+        else:
+            self._put(level, _OF_TOPICS[notice.kind], topics.more, cause=cause)
+
     def _warns(self) -> bool:
         return self._log.isEnabledFor(logging.WARNING)
 
@@ -177,6 +202,33 @@ class EventLog(Hook):
         if self._log.isEnabledFor(level):
             line = with_fields(text, **fields)
             self._queue.put(Line(self._log, level, line["msg"], line["extra"]), cause=cause, group=group)
+
+
+class _Topics:
+    """The topics with events of one kind, until a minute passes without one. The first few have lines of their own."""
+
+    def __init__(self) -> None:
+        self._named: set[str] = set()
+        self._others: dict[str, None] = {}
+        self._latest = -math.inf
+
+    def add(self, topic: str, now: float) -> Literal["own line", "new", "known"]:
+        """Return whether a topic has a line of its own, or else whether it is new among the others."""
+        if now - self._latest >= REPEAT_AFTER_S:
+            self._named, self._others = set(), {}
+        self._latest = now
+        if topic in self._named or len(self._named) < _NAMED:
+            self._named.add(topic)
+            return "own line"
+        if topic in self._others:
+            return "known"
+        self._others[topic] = None
+        return "new"
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """The fields of the line about the topics without a line of their own."""
+        return {"topics": len(self._others), "names": join_names(self._others, most=_NAMED)}
 
 
 def _address(reason: str) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from producer_core.dlq.archive import ArchiveResult
     from producer_core.dlq.revisions.edit_plan import ChangeArgument, Edit
     from producer_core.dlq.revisions.editor import EditResult
+    from producer_core.producer.chart_selection import ChartSelection
     from producer_core.producer.frames import Kind
     from producer_core.replay.dry_run import DryRun
     from producer_core.replay.handle import Replay, Replays
@@ -39,7 +40,7 @@ class HasStore(Protocol):
 class Monitor:
     """Shows a producer, a Store, or the path of a store or of an incident bundle: live in a notebook, as text in a terminal.
 
-    The same data is available as values: `history` and `to_frame` as frames; `groups`, `dry_run`, `replay`, `edit` and
+    The same data is available as values: `history` and `to_frame` as frames, `selection` as what is brushed in a chart; `groups`, `dry_run`, `replay`, `edit` and
     `clear` as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`; an
     edit starts as a preview and changes nothing before its `go(reason)`. The widget belongs to the dashboard and is loaded
     through the entry point group `producer_core.dashboard`.
@@ -74,6 +75,13 @@ class Monitor:
         if self._widget is not None:
             self._widget.close()
             self._widget = None
+
+    @property
+    def selection(self) -> ChartSelection:
+        """The time range that is brushed in a chart of the widget; its `to_frame()` returns the rows behind it."""
+        from producer_core.producer.chart_selection import ChartSelection
+
+        return ChartSelection.of({} if self._widget is None else self._widget.brush, self.store, self._origin)
 
     # data
 

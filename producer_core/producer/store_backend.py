@@ -7,7 +7,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from producer_core.alerts.health import memory_usage
 from producer_core.config import ClientConfig
 from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill, message_of, states
 from producer_core.dlq.memory_queue import dead_letter_of
+from producer_core.dlq.spilled_applications import Application, with_applications
 from producer_core.dlq.store_or_spill import DeadLetterWriter
 from producer_core.errors import ReplayError, StoreError, StoreFull, StoreLocked
 from producer_core.events import DeadLetter
@@ -490,17 +491,14 @@ class StoreBackend:
             with self.store.borrow(write=True) as connection:
                 states.name_cluster(connection, self._producer.identity, cluster)
 
-    def _named(self, dead_letter: DeadLetter) -> DeadLetter:
-        """Return an own dead letter with the application's name and version, which a spill file lacks: the store may not have
-        the producer's row yet."""
-        own = self._producer is not None and dead_letter.producer_id == self._producer.identity
-        if not own:
-            return dead_letter
-        return replace(
-            dead_letter,
-            application=dead_letter.application or self._options.application,
-            application_version=dead_letter.application_version or self._options.application_version,
-        )
+    def _named(self, dead_letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:
+        """Return spilled dead letters with the applications of their producers.
+
+        The store may not have this producer's row yet.
+        """
+        assert self._producer is not None and self.store is not None
+        own = Application(self._options.application, self._options.application_version)
+        return with_applications(self.store, dead_letters, known={self._producer.identity: own})
 
     def _record_compression(self, destination: RecorderDestination) -> None:
         assert self._producer is not None and self.store is not None

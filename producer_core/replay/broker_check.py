@@ -13,6 +13,7 @@ import orjson
 from confluent_kafka import KafkaError
 
 from producer_core._internal.plural import plural
+from producer_core._internal.utc_time import utc_minute
 from producer_core.kafka import newer_keys
 from producer_core.kafka.clients import reader
 from producer_core.kafka.newer_keys import KeyIndex, KeyScan, scan_topic
@@ -332,7 +333,7 @@ class _Topic:
 
     def _scanned(self, scan: KeyScan) -> str:
         """Return how many of the records that may have a newer key were read."""
-        were, since = "was" if scan.looked_at == 1 else "were", _minute(self.keys.oldest)
+        were, since = "was" if scan.looked_at == 1 else "were", utc_minute(self.keys.oldest)
         if scan.complete:
             written = "The only record" if scan.looked_at == 1 else f"All {scan.looked_at:,} records"
             return f"{written} written since {since} {were} scanned."
@@ -342,7 +343,3 @@ class _Topic:
             f"Only {scan.looked_at:,}{estimate} {records} written since {since} {were} scanned for keys with newer records: "
             f"{scan.trouble or 'the end of the topic was not reached'}."
         )
-
-
-def _minute(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

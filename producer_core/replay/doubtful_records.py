@@ -50,9 +50,9 @@ class DoubtfulRecord:
         self._searches = 0
 
     def search_first(
-        self, dead_letters: Sequence[ReplayRecord]
+        self, dead_letters: Sequence[ReplayRecord], following: Sequence[ReplayRecord] = ()
     ) -> tuple[Sequence[ReplayRecord], list[RecordOutcome]]:
-        """Return the records to send now, and the outcomes of the others.
+        """Return the records to send now, and the outcomes of the others. `following` are claimed and have their turn next.
 
         Records with a safe verdict are sent. A doubtful record found on its topic has landed. A record whose search failed
         for a transient reason is returned and searched again. A record not found remains a dead letter with the verdict
@@ -62,7 +62,7 @@ class DoubtfulRecord:
             self._searches = 0
             return dead_letters, []
         doubtful = [dead_letter for dead_letter in dead_letters if dead_letter.verdict not in SAFE_VERDICTS]
-        results = self._results(doubtful)
+        results = self._results(doubtful, following)
         retry = self._may_search_again(results.values())
         sendable, outcomes = [], []
         for dead_letter in dead_letters:
@@ -87,7 +87,9 @@ class DoubtfulRecord:
             self._known.clear()
         return self._searches < LOOKS
 
-    def _results(self, dead_letters: Sequence[ReplayRecord]) -> dict[str, ProbeResult]:
+    def _results(
+        self, dead_letters: Sequence[ReplayRecord], following: Sequence[ReplayRecord]
+    ) -> dict[str, ProbeResult]:
         if self._probe is None:
             return {dead_letter.message_id: _CANNOT_SEARCH for dead_letter in dead_letters}
         results = {
@@ -97,7 +99,10 @@ class DoubtfulRecord:
         }
         unknown = [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in results]
         for topic in dict.fromkeys(dead_letter.topic for dead_letter in unknown):
-            results |= self._search(self._probe, topic, [one for one in unknown if one.topic == topic])
+            next_ones = [one for one in following if one.topic == topic and one.verdict not in SAFE_VERDICTS]
+            results |= self._search(
+                self._probe, topic, [*(one for one in unknown if one.topic == topic), *next_ones]
+            )
         return {
             dead_letter.message_id: results.get(dead_letter.message_id, _CANNOT_SEARCH)
             for dead_letter in dead_letters

@@ -259,12 +259,13 @@ class ReplayExecution:
             self._outcomes += self._strategy.after(orphans)
 
     def _room(self, pace: ReplayPace, now: float) -> int:
+        """Return how many records may be claimed. It may be more than the guard lets be sent, because some may be on their topic
+        already, and the others wait."""
         if not self._lease_renewer.holds() or now < self._rest_until:
             return 0
-        return self._guard.room(self._strategy.in_flight, self._most(pace, now))
+        return self._most(pace, now) if self._guard.room(self._strategy.in_flight, 1) else 0
 
     def _most(self, pace: ReplayPace, now: float) -> int:
-        """Return how many records may be claimed if the guard permits all of them."""
         return pace.room(now, max(0, self._batch_sizer.now - self._strategy.in_flight))
 
     def _update_store(self, want: int, *, stop: str | None = None) -> Sequence[ReplayRecord]:
@@ -328,18 +329,20 @@ class ReplayExecution:
         return self._strategy.in_flight + len(self._claimed)
 
     def _send(self) -> None:
-        """Send claimed records, as many as the guard permits. Records of a wave wait here for the acknowledgement of others,
-        and all records while the store is unavailable."""
-        count = (
-            self._guard.room(self._strategy.in_flight, len(self._claimed)) if self._strategy.by_wave else None
-        )
-        if not self._claimed or count == 0 or self._guard.verdict():
-            return
-        sendable, outcomes = self._doubtful.search_first(self._claimed[:count])
-        self._claimed = () if count is None else self._claimed[count:]
-        if any(one.ending == "pending" for one in outcomes):  # a broker is unavailable; search again later
-            self._rest_until = time.monotonic() + REST
-        self._record_outcomes([*outcomes, *self._strategy.send(sendable)])
+        """Send claimed records, as many as the guard permits. Others wait here for the acknowledgement of these, and all records
+        wait while the store is unavailable. Records that are found on their topic make room for others."""
+        while self._claimed and not self._guard.verdict():
+            count = self._guard.room(self._strategy.in_flight, len(self._claimed))
+            if count == 0:
+                return
+            sendable, outcomes = self._doubtful.search_first(self._claimed[:count], self._claimed[count:])
+            self._claimed = self._claimed[count:]
+            self._record_outcomes([*outcomes, *self._strategy.send(sendable)])
+            if any(
+                one.ending == "pending" for one in outcomes
+            ):  # a broker is unavailable; search again later
+                self._rest_until = time.monotonic() + REST
+                return
 
     def _give_back(self) -> None:
         """Return the records that have not been sent yet with the next store update."""

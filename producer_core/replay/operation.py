@@ -13,10 +13,11 @@ import orjson
 from producer_core._internal.masking import mask_or_hide
 from producer_core.dlq import DeadLetterFilter, replay_waves, states
 from producer_core.dlq.approvals import gate
-from producer_core.dlq.approvals.adopted_policy import adopt_changed_file
 from producer_core.dlq.approvals.requests import close_requests_of, expire_requests
 from producer_core.errors import ConfigError, ReplayError, StoreTooNew
 from producer_core.replay.phrases import ABANDONED, CANCELLED, SENT_ANYWAY, UNCLAIMED_REASONS, UNDECIDED
+from producer_core.roles.adopted_policy import adopt_changed_file
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -253,7 +254,7 @@ def resume(
 def _check_role(store: Store, who: str, origin: str) -> None:
     """Raise NotPermitted if the policy lets this person only view. A mistake in the policy does not prevent a stop."""
     with store.borrow(write=True), contextlib.suppress(ConfigError):
-        gate.check_operator(store, who=who, origin=origin, now=time.time())
+        check_operator(store, who=who, origin=origin, now=time.time())
 
 
 def check_rate(rate: float | None) -> None:

@@ -40,6 +40,7 @@ from producer_core.replay.phrases import (
     UNKNOWN_CLUSTER,
 )
 from producer_core.replay.unknown_cluster import MAY_BE_ELSEWHERE
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.dlq import DeadLetterFilter
@@ -110,7 +111,7 @@ def plan(
     now, wanted = clock(), selection_text(selection)
     with store.borrow(write=True) as connection:
         replay_waves.begin_change(connection)
-        gate.check_operator(store, who=who, origin=origin, now=now)
+        check_operator(store, who=who, origin=origin, now=now)
         expire_undecided(store, now)
         reach = _reach(store, can_run, now)
         existing = _existing(store, selection, reach, now=now, limit=limit)

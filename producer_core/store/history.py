@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +43,6 @@ def history(
     `by_topic` returns one row per window and topic, without percentiles: those exist for all topics together, or for the
     requested `topic`. `application` (an empty text for none) and `cluster` select producers.
     """
-    import pyarrow
-
     now, seconds = time.time() if now is None else now, span(last)
     width = step or next((width for width in _STEPS if seconds / width <= _ROWS), _STEPS[-1])
     since = int(now - seconds) // width * width
@@ -53,17 +52,34 @@ def history(
         buckets = store.rows("latency_buckets_by_window", bucket_seconds=width, **chosen)
     columns = _columns(rows if by_topic else _all_topics(rows), by_topic)
     if not by_topic:
-        histograms: dict[int, dict[int, int]] = defaultdict(dict)
-        for row in buckets:
-            histograms[row["window_start"]][row["bucket"]] = row["count"]
-        _percentiles(columns, histograms)
-    columns["at"] = [datetime.fromtimestamp(at, UTC) for at in columns["at"]]
-    kinds = {"at": pyarrow.timestamp("s", "UTC"), "topic": pyarrow.string()}
-    kinds |= dict.fromkeys(("seconds", *_COUNTS), pyarrow.int64())
-    arrays = {
-        name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()
-    }
-    return make_frame(pyarrow.table(arrays), kind)
+        _percentiles(columns, buckets)
+    return _frame(columns, kind)
+
+
+def window_frame(
+    store: Store,
+    *,
+    since: float,
+    until: float,
+    step: int,
+    application: str | None = None,
+    cluster: str | None = None,
+    by_topic: bool = True,
+    kind: Kind | None = None,
+) -> Any:
+    """Return the columns of `history` and `topic` for the windows that begin in [since, until), one row a window and topic.
+
+    Percentiles are those of the merged histograms of the row. Without `by_topic`, a row is a window of all topics, and its
+    `topic` is missing.
+    """
+    chosen = {"since": since, "until": until, "application": application, "cluster": cluster}
+    latencies = "latency_buckets_by_window_and_topic" if by_topic else "latency_buckets_by_window"
+    with store.borrow():
+        rows = store.rows("series", bucket=step, **chosen)
+        buckets = store.rows(latencies, bucket_seconds=step, **chosen)
+    columns = _columns(rows if by_topic else _all_topics(rows), True)
+    _percentiles(columns, buckets)
+    return _frame(columns, kind)
 
 
 def span(last: str | float) -> float:
@@ -81,7 +97,8 @@ def _all_topics(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sum the rows of all topics per window."""
     windows: dict[int, dict[str, Any]] = {}
     for row in rows:
-        sums = windows.setdefault(row["window_start"], {**row, **dict.fromkeys((*_COUNTS, "latency_sum"), 0)})
+        zero = {"topic": None, **dict.fromkeys((*_COUNTS, "latency_sum"), 0)}
+        sums = windows.setdefault(row["window_start"], {**row, **zero})
         sums["seconds"] = max(sums["seconds"], row["seconds"])
         for name in (*_COUNTS, "latency_sum"):
             sums[name] += row[name]
@@ -99,10 +116,27 @@ def _columns(rows: list[dict[str, Any]], by_topic: bool) -> dict[str, Any]:
     return columns
 
 
-def _percentiles(columns: dict[str, Any], histograms: dict[int, dict[int, int]]) -> None:
-    found = [quantiles(histograms.get(at, {}), _QUANTILES.values()) for at in columns["at"]]
+def _percentiles(columns: dict[str, Any], buckets: Sequence[Mapping[str, Any]]) -> None:
+    """Add the percentiles of each row from the histogram of its window, and of its topic where the buckets have one."""
+    histograms: dict[tuple[int, str | None], dict[int, int]] = defaultdict(dict)
+    for row in buckets:
+        histograms[row["window_start"], row.get("topic")][row["bucket"]] = row["count"]
+    places = zip(columns["at"], columns.get("topic", [None] * len(columns["at"])), strict=True)
+    found = [quantiles(histograms.get(place, {}), _QUANTILES.values()) for place in places]
     for index, name in enumerate(_QUANTILES):
         columns[name] = [None if (value := one[index]) is None else 1000 * value for one in found]
+
+
+def _frame(columns: Mapping[str, Any], kind: Kind | None) -> Any:
+    import pyarrow
+
+    columns = {**columns, "at": [datetime.fromtimestamp(at, UTC) for at in columns["at"]]}
+    kinds = {"at": pyarrow.timestamp("s", "UTC"), "topic": pyarrow.string()}
+    kinds |= dict.fromkeys(("seconds", *_COUNTS), pyarrow.int64())
+    arrays = {
+        name: pyarrow.array(values, kinds.get(name, pyarrow.float64())) for name, values in columns.items()
+    }
+    return make_frame(pyarrow.table(arrays), kind)
 
 
 def _share(part: float, whole: int) -> float | None:

@@ -42,7 +42,7 @@ TOPICS = (
         "keys",
         "killed",
     ),
-    *("undone", "group", "again", "cleared", "phone", "keyboard", "oneclick", "edited"),
+    *("undone", "group", "again", "cleared", "phone", "keyboard", "oneclick", "edited", "copied"),
 )
 HOSTILE = (
     '<img src="https://evil.example/x.png" onerror="window.pwned = 1"><script>window.pwned = 1</script>'
@@ -225,6 +225,20 @@ def check(page, message_id):
 def button(page, name):
     """Return the button with this label, which Streamlit prefixes with the name of the icon."""
     return page.get_by_role("button", name=re.compile(rf"^(\w+\s)?{re.escape(name)}$"))
+
+
+def axe_script():
+    """Return the script that checks a page for accessibility."""
+    import axe_playwright_python
+
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+
+
+def violations(page, axe):
+    """Return the accessibility rules that the page violates, each with its element."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
 def replay(page, count):

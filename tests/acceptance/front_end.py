@@ -17,8 +17,10 @@ _PAGE = """() => {
   window.models = {}
   window.opened = (comm, state) => {
     const listeners = {}
+    let changed = {}
     const model = {
-      get: name => state[name], set: (name, value) => { state[name] = value }, save_changes() {},
+      get: name => state[name], set: (name, value) => { state[name] = changed[name] = value },
+      save_changes() { stateToKernel(comm, JSON.stringify(changed)); changed = {} },
       on: (name, call) => (listeners[name] ??= new Set()).add(call), off: (name, call) => listeners[name]?.delete(call),
       send: content => toKernel(comm, JSON.stringify(content)),
     }
@@ -57,6 +59,7 @@ class FrontEnd:
         page.context.set_offline(True)
         page.goto("about:blank")
         page.expose_function("toKernel", self.comm_message)
+        page.expose_function("stateToKernel", self.comm_state)
         page.evaluate(_PAGE)
 
     def send(self, kind, metadata=None, **content):
@@ -68,6 +71,10 @@ class FrontEnd:
     def comm_message(self, comm, content):
         self.sent.append(content)
         self.send("comm_msg", comm_id=comm, data={"method": "custom", "content": json.loads(content)})
+
+    def comm_state(self, comm, state):
+        data = {"method": "update", "state": json.loads(state), "buffer_paths": []}
+        self.send("comm_msg", comm_id=comm, data=data)
 
     def execute(self, code):
         return self.send(

@@ -344,6 +344,86 @@ def test_the_widget_requires_only_comm_messages(kernel, chromium, tmp_path):
     assert front.external_requests == []
 
 
+def test_a_brushed_chart_is_a_frame_in_the_kernel_and_a_copied_action_runs_there(kernel, chromium):
+    _, client = kernel
+    with browser(chromium) as page:
+        page.set_default_timeout(60_000)
+        front = FrontEnd(client, page)
+        front.run(FILLED)
+        comm = next(
+            one["content"]["data"][WIDGET]["model_id"]
+            for one in front.run("monitor")
+            if WIDGET in one["content"].get("data", {})
+        )
+        front.show(comm)
+        front.until(lambda: page.locator(".pc-line").count() and page.locator(".pc-trend rect").count())
+        brush = lambda: page.evaluate("comm => models[comm].state.brush", comm)  # noqa: E731
+
+        # With the pointer, over a chart and over the dead letters of a cause.
+        drag(page, page.locator(".pc-plot").nth(1))
+        assert page.locator(".pc-plot").nth(1).locator(".pc-brush").is_visible()
+        chart, since, until, rows, dead = printed(front, SELECTED + ", int(rows['dead'].sum())")
+        assert (chart, float(since), float(until), dead) == (
+            "error_rate",
+            brush()["since"],
+            brush()["until"],
+            "10",
+        )
+        assert int(rows) >= 1 and "monitor.selection.to_frame()" in page.locator(".pc-readout").inner_text()
+        drag(page, page.locator(".pc-trend").first)
+        assert printed(front, SELECTED)[::3] == ["causes", "10"]
+        assert not page.locator(".pc-plot .pc-brush:visible").count()
+
+        # With the keyboard, and ended by Escape.
+        page.locator(".pc-plot").nth(2).focus()
+        for key in ("Shift+ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"):
+            page.keyboard.press(key)
+        chart, since, until, *_ = printed(front, SELECTED)
+        assert (chart, float(until) - float(since)) == ("latency", 3 * brush()["step"])
+        page.keyboard.press("Escape")
+        assert printed(front, "bool(monitor.selection), len(monitor.selection.to_frame())") == ["False", "0"]
+
+        # The code that a confirmation copies does in the kernel what its button would do.
+        page.evaluate(
+            "document.execCommand = () => { window.taken = document.activeElement.value; return true }"
+        )
+        page.get_by_role("button", name="Clear 10").click()
+        front.until(page.locator(".pc-question .pc-sure").is_visible)
+        page.locator(".pc-question summary").press("Enter")
+        page.get_by_role("button", name="Copy as Python").click()
+        page.get_by_role("button", name="Copied").wait_for()
+        front.run(page.evaluate("taken"))
+        front.until(lambda: not page.locator(".pc-cause").count())
+    assert front.external_requests == []
+
+
+FILLED = """
+import time
+from producer_core import Monitor, Store
+from tests.fixtures.notebook import filled
+monitor = Monitor(filled(Store.open("s.duckdb"), float(int(time.time()))))
+"""
+SELECTED = "(one := monitor.selection).chart, one.since, one.until, len(rows := one.to_frame())"
+
+
+def drag(page, chart):
+    """Drag the pointer over almost the whole width of a chart."""
+    box = chart.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.02 * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], middle)
+    page.mouse.move(box["x"] + 0.98 * box["width"], middle)
+    page.mouse.up()
+
+
+def printed(front, values):
+    """Print values in the kernel and return their texts."""
+    messages = front.run(f"print(*({values}), sep='|')")
+    text = "".join(one["content"]["text"] for one in messages if one["msg_type"] == "stream")
+    return text.strip().split("|")
+
+
 def test_an_interrupted_cell_names_the_row_to_resume_from(kernel):
     manager, client = kernel
     run(client, f"{MAKE}\nimport pandas as pd\nframe = pd.DataFrame({{'n': range(2_000_000)}})")

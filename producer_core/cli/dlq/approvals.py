@@ -128,8 +128,8 @@ def policy(adopt: bool, store_path: Path | None, as_json: bool) -> None:
     replay, at the start of the dashboard, or with --adopt. From then on the store keeps it, also without the file. A
     return to an earlier policy of the store needs --adopt.
     """
-    from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
     from producer_core.dlq.approvals.enforcement import enforcement
+    from producer_core.roles.adopted_policy import adopt_policy, policy_of
 
     store = _store(store_path)
     if adopt:

@@ -36,14 +36,11 @@ def resolve(group: str, fixed_in: str, note: str, store_path: Path | None, as_js
       producer-core dlq resolve 1f2e3d4c5b6a
       producer-core dlq resolve 1f2e3d4c5b6a --in 4.2.1 --note "Schema of payments fixed."
     """
-    from producer_core.dlq.approvals.gate import check_operator
+    from producer_core.dlq.resolve_cause import resolve_cause
     from producer_core.store import Store
-    from producer_core.store.resolved_causes import resolve_cause
 
     store, who, now = Store.open(store_path, create=False), options.current_user(), time.time()
-    with store.borrow(write=True):
-        check_operator(store, who=who, origin="cli", now=now)
-        count = resolve_cause(store, group, who=who, origin="cli", now=now, fixed_in=fixed_in, note=note)
+    count = resolve_cause(store, group, who=who, origin="cli", now=now, fixed_in=fixed_in, note=note)
     if as_json:
         output.emit({"group": group, "resolved": True, "count": count})
     else:
@@ -60,14 +57,11 @@ def reopen(group: str, store_path: Path | None, as_json: bool) -> None:
     \b
       producer-core dlq reopen 1f2e3d4c5b6a
     """
-    from producer_core.dlq.approvals.gate import check_operator
+    from producer_core.dlq.resolve_cause import reopen_cause
     from producer_core.store import Store
-    from producer_core.store.resolved_causes import reopen_cause
 
-    store, who, now = Store.open(store_path, create=False), options.current_user(), time.time()
-    with store.borrow(write=True):
-        check_operator(store, who=who, origin="cli", now=now)
-        reopen_cause(store, group, who=who, origin="cli", now=now)
+    store, who = Store.open(store_path, create=False), options.current_user()
+    reopen_cause(store, group, who=who, origin="cli", now=time.time())
     output.emit({"group": group, "resolved": False}) if as_json else output.say("The cause is open again.")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from producer_core.diagnostics.doctor.finding import DoctorFinding, of_error
-from producer_core.dlq.approvals.adopted_policy import policy_of
 from producer_core.dlq.approvals.enforcement import enforcement
-from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.errors import ConfigError, StoreError
+from producer_core.roles.adopted_policy import policy_of
+from producer_core.roles.policy_file import read_policy
 
 _ADVISORY = (
     "Give the store's file and folder and the policy to another user of the system, under which the producers and the "

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from producer_core._internal.identity import Identity, canonical, identify, short
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
 from producer_core.dlq.approvals.binding import READ_LIMIT, Binding, Contents, read_contents
-from producer_core.dlq.approvals.policy import ApprovalPolicy
-from producer_core.dlq.approvals.policy_file import read_policy
 from producer_core.dlq.approvals.requests import (
     CHANGED,
     ApprovalRequest,
@@ -23,6 +20,10 @@ from producer_core.dlq.approvals.requests import (
     open_request,
 )
 from producer_core.errors import ApprovalRequired, ConfigError, NotPermitted
+from producer_core.roles.adopted_policy import adopt_policy, policy_of
+from producer_core.roles.policy import ApprovalPolicy
+from producer_core.roles.policy_file import read_policy
+from producer_core.roles.role_check import require_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -98,7 +99,7 @@ def admit(
     start = _start(store, operation_id, who=who, origin=origin, now=now, known=known)
     if start is None:
         return None
-    _check_operator(start.policy, start.who)
+    require_operator(start.policy, start.who)
     expire_requests(store, start.now)
     if _was_admitted(store, start):
         return None
@@ -161,29 +162,6 @@ def admit_without_asking(store: Store, operation_id: str, *, now: float) -> bool
     return True
 
 
-def check_operator(store: Store, *, who: str, origin: str, now: float) -> None:
-    """Raise NotPermitted if the policy lets this person only view. Call it in a write block."""
-    policy = adopt_policy(store, who=who, origin=origin, now=now)
-    if policy is not None:
-        _check_operator(policy, identify(who, origin))
-
-
-def check_settings(store: Store, *, who: str, origin: str, now: float) -> None:
-    """Raise NotPermitted if this person may not change the settings of the store: an admin may, or an operator if the policy
-    has no admins. Call it in a write block."""
-    policy = adopt_policy(store, who=who, origin=origin, now=now)
-    if policy is None:
-        return
-    identity = identify(who, origin)
-    if not policy.roles.get("admin"):
-        _check_operator(policy, identity)
-    elif not policy.allows(identity, "admin"):
-        raise NotPermitted(
-            f"{identity} may not change the settings of the store.",
-            fix="Ask an admin. The roles are in the approval policy.",
-        )
-
-
 def check_without_store(records: int, *, who: str, origin: str, earlier: int = 0) -> None:
     """Raise NotPermitted if a replay of a queue in memory needs an approval: without a store there are no requests.
 
@@ -192,7 +170,7 @@ def check_without_store(records: int, *, who: str, origin: str, earlier: int = 0
     policy = read_policy()
     if policy is None:
         return
-    _check_operator(policy, identify(who, origin))
+    require_operator(policy, identify(who, origin))
     if records and policy.replays_above is not None and earlier + records > policy.replays_above:
         within = f"With the {plural(earlier, 'record')} replayed within the last hour it" if earlier else "It"
         raise NotPermitted(
@@ -287,14 +265,6 @@ def _described(
     effect = {row["topic"]: row["records"] for row in rows}
     elsewhere = sum(row["elsewhere"] for row in rows)
     return _Start(policy, operation, binding, effect, elsewhere, who, origin, now)
-
-
-def _check_operator(policy: ApprovalPolicy, who: Identity) -> None:
-    if not policy.allows(who, "operator"):
-        raise NotPermitted(
-            f"{who} is a {policy.role_of(who)} and may not change or replay dead letters.",
-            fix="Ask an operator. The roles are in the approval policy.",
-        )
 
 
 def _check_known(start: _Start, rule: str) -> None:

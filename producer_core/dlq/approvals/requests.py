@@ -7,17 +7,17 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
 from producer_core._internal.identity import Identity, identify
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.adopted_policy import adopt_policy
+from producer_core._internal.utc_time import utc_minute
 from producer_core.dlq.approvals.binding import Binding, Contents, read_contents
-from producer_core.dlq.approvals.policy import ApprovalPolicy
 from producer_core.errors import NotPermitted, ReplayError
+from producer_core.roles.adopted_policy import adopt_policy
+from producer_core.roles.policy import ApprovalPolicy
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -98,9 +98,11 @@ class ApprovalRequest:
         reason = f": {self.decision}" if self.decision else ""
         match self.state:
             case "pending":
-                return f"Request {self.request_id} is pending until {_utc(self.expires_at)}. {self.rule}"
+                return (
+                    f"Request {self.request_id} is pending until {utc_minute(self.expires_at)}. {self.rule}"
+                )
             case "approved":
-                return f"Request {self.request_id} is approved by {self.decided_by} until {_utc(self.expires_at)}{reason}"
+                return f"Request {self.request_id} is approved by {self.decided_by} until {utc_minute(self.expires_at)}{reason}"
             case "refused":
                 return f"Request {self.request_id} was refused by {self.decided_by}{reason}"
             case "used":
@@ -405,10 +407,6 @@ _COLUMNS = tuple(field.name for field in fields(ApprovalRequest))
 
 def _request(row: Mapping[str, Any]) -> ApprovalRequest:
     return ApprovalRequest(**{name: row[name] for name in _COLUMNS})
-
-
-def _utc(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def summary(request: ApprovalRequest) -> str:

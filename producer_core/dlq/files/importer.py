@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.files.manifest import Manifest, Progress, format_of, read_manifest, verify
 from producer_core.dlq.files.reader import Item, RejectedRecord, masked_file, read
 from producer_core.dlq.files.selection import read_with_retries
 from producer_core.dlq.files.validation import ImportedRecord
 from producer_core.dlq.upsert import Import, ImportResult, import_dead_letters, preview_import
 from producer_core.errors import StoreError, TransferError
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store

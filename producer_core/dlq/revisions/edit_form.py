@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from producer_core._internal import json_document
@@ -12,7 +13,8 @@ from producer_core._internal.json_document import NotJson
 from producer_core._internal.masking import is_hidden, mask, mask_headers, mask_text
 from producer_core.dlq.revisions.changes import UNCHANGED, FieldChange
 from producer_core.dlq.revisions.drafts import MAX_TEXT, Draft
-from producer_core.dlq.revisions.json_patch import apply, diff
+from producer_core.dlq.revisions.field_path import set_field, unset_field
+from producer_core.dlq.revisions.json_patch import apply, diff, equal, steps_of
 from producer_core.dlq.revisions.patch import Headers
 from producer_core.dlq.revisions.plan_revision import LOCKED_HEADERS, EditedDeadLetter
 from producer_core.dlq.revisions.refusal import NotEdited
@@ -70,6 +72,53 @@ def change_of(edited: EditedDeadLetter, draft: Draft) -> FieldChange:
         unset_headers=unset_headers,
         key=key,
     )
+
+
+def named_change(edited: EditedDeadLetter, change: FieldChange) -> FieldChange | None:
+    """Return the change of a draft as changes of single fields, as a command names them.
+
+    None if the change would show a masked value, or cannot be named.
+    """
+    if (
+        is_hidden("values")
+        or not _shows_headers(change)
+        or (change.key is not None and not _shows_key(change.key))
+    ):
+        return None
+    if change.value is UNCHANGED:
+        return change
+    if not edited.now.has_fields:
+        return change if mask(change.value) == change.value else None
+    before, after = mask(edited.now.view), mask(change.value)
+    operations = diff(edited.now.view, change.value)
+    if diff(before, after) != operations:
+        return None  # a changed field is masked
+    if any(one["path"] == "" for one in operations):
+        return change if after == change.value else None
+    sets = tuple((steps_of(one["path"]), one["value"]) for one in operations if one["op"] != "remove")
+    unsets = tuple(steps_of(one["path"]) for one in operations if one["op"] == "remove")
+    named = replace(change, value=UNCHANGED, set=sets, unset=unsets)
+    return named if _makes(named, edited.now.view, change.value) else None
+
+
+def _makes(change: FieldChange, before: Any, after: Any) -> bool:
+    value = copy.deepcopy(before)
+    try:
+        for path, item in change.set:
+            value = set_field(value, path, copy.deepcopy(item))
+        for path in change.unset:
+            value = unset_field(value, path)
+    except NotEdited:
+        return False
+    return equal(value, after)
+
+
+def _shows_headers(change: FieldChange) -> bool:
+    return mask_headers(change.set_headers) == mask_headers(change.set_headers, reveal=True)
+
+
+def _shows_key(key: bytes) -> bool:
+    return not is_hidden("keys") and _key_text(key) == key.decode(errors="replace")
 
 
 def _edits_value(edited: EditedDeadLetter) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.plural import plural
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.dead_letters import DeadLetters
 from producer_core.dlq.filter import DeadLetterFilter
 from producer_core.dlq.revisions import keep_revisions, undo_revisions
@@ -19,6 +18,7 @@ from producer_core.dlq.revisions.refusal import NotEdited
 from producer_core.dlq.revisions.revision import Lineage, all_of, current, ids_with_revision, replacement_of
 from producer_core.dlq.revisions.value_codec import ValueCodec, codec_for
 from producer_core.errors import ConfigError
+from producer_core.roles.role_check import check_operator
 
 if TYPE_CHECKING:
     from producer_core.store import Store

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from producer_core.dlq.revisions.json_patch import steps_of
+from producer_core.dlq.revisions.json_patch import pointer, steps_of
 from producer_core.dlq.revisions.refusal import NotEdited
 from producer_core.errors import ConfigError
 
@@ -50,6 +50,21 @@ def path_text(steps: Sequence[str | int]) -> str:
         else:
             text += f".{step}" if text else step
     return text or "the value"
+
+
+def argument_of(path: Path) -> str | None:
+    """Return a path as the argument of a command, which `parse_path` reads; None for a path that has no such text."""
+    for text in (path_text(path) if path else "/", pointer(path)):
+        if "=" not in text and text == text.strip() and _parsed_or_none(text) == path:
+            return text
+    return None
+
+
+def _parsed_or_none(text: str) -> Path | None:
+    try:
+        return parse_path(text)
+    except ConfigError:
+        return None
 
 
 def set_field(document: Any, path: Path, value: Any) -> Any:

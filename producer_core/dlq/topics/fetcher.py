@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from producer_core._internal.plural import plural
 from producer_core.dlq import DeadLetters
-from producer_core.dlq.approvals.gate import check_operator
 from producer_core.dlq.lookup import fetch as rows_by_id
 from producer_core.dlq.revisions import fetched_edits
 from producer_core.dlq.topics.from_record import (
@@ -27,6 +26,7 @@ from producer_core.dlq.topics.read_headers import MAX_TIMESTAMP_MS, read
 from producer_core.errors import BrokerUnreachable, ConfigError, StoreError
 from producer_core.events import DeadLetter
 from producer_core.kafka import clients
+from producer_core.roles.role_check import check_operator
 from producer_core.store.merge import insert
 
 if TYPE_CHECKING:

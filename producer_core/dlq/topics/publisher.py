@@ -24,6 +24,7 @@ from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSende
 from producer_core.errors import BrokerError, ConfigError, ReplayError, StoreError
 from producer_core.kafka import clients
 from producer_core.kafka.topic_config import TopicConfigQuery
+from producer_core.roles.role_check import check_operator
 from producer_core.store.lease import Lease
 
 if TYPE_CHECKING:
@@ -103,10 +104,12 @@ def publish(
     were published to the same topic before are left out, unless `again` is set. Events before and after each slice
     record what is sent and where it was written; after a kill, the next run looks on the topic for the records in doubt.
 
-    Raise ConfigError if a topic is missing or compacted; compaction would delete all but one dead letter of each key.
+    Raise ConfigError if a topic is missing or compacted; compaction would delete all but one dead letter of each key;
+    NotPermitted if the approval policy does not let this person act.
     """
     dead_letters = DeadLetters(store, clock=clock)
     with store.borrow(write=True) as connection:  # what a replay has claimed is not selected as dead
+        check_operator(store, who=who, origin=origin, now=clock(), act="publish dead letters")
         replay_waves.begin_change(connection)
     selection = dead_letters.frozen(where)
     counts = dead_letters.count_by(selection, "topic")

@@ -45,16 +45,12 @@ SELECT d.message_id, d.cluster_id, d.topic, d.verdict, d.accepted_at, d.state_at
             WHEN d.state = 'purged' THEN coalesce(e.archived_at, d.state_at) END AS decided_at
 FROM dead_letters d
 LEFT JOIN (
-    SELECT message_id, max(happened_at) FILTER (what = 'archived') AS archived_at,
-           max(happened_at) FILTER (what = 'imported') AS imported_at
-    FROM (SELECT message_id, happened_at, what FROM letter_events
-          WHERE what = 'imported'
-            AND message_id IN (SELECT message_id FROM dead_letters WHERE state NOT IN ('dead', 'replaying'))
-          UNION ALL
-          SELECT message_id, happened_at, what FROM letter_events
-          WHERE what = 'archived' AND message_id IN (SELECT message_id FROM dead_letters WHERE state = 'purged'))
+    SELECT message_id, max(happened_at) AS archived_at FROM letter_events
+    WHERE what = 'archived' AND message_id IN (SELECT message_id FROM dead_letters WHERE state = 'purged')
     GROUP BY message_id
 ) e ON e.message_id = d.message_id
-WHERE (d.state IN ('dead', 'replaying') OR e.imported_at IS NULL OR e.imported_at <> d.state_at)
-  AND d.message_id NOT IN (
-      SELECT replaced_id FROM dead_letter_revisions WHERE replaced_id IS NOT NULL AND undone_at IS NULL);
+ANTI JOIN (SELECT message_id, happened_at FROM letter_events WHERE what = 'imported') i
+    ON i.message_id = d.message_id
+   AND i.happened_at = CASE WHEN d.state NOT IN ('dead', 'replaying') THEN d.state_at END
+WHERE d.message_id NOT IN (
+    SELECT replaced_id FROM dead_letter_revisions WHERE replaced_id IS NOT NULL AND undone_at IS NULL);

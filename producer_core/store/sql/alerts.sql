@@ -70,6 +70,10 @@ WHERE rule = $rule AND subject = $subject AND state = 'firing';
 UPDATE alerts SET state = 'resolved', changed_at = $at, resolved_at = $at
 WHERE rule = $rule AND subject = $subject AND state = 'firing';
 
+-- name: alert_firing
+-- The rule and the subject of one episode, if it fires.
+SELECT rule, subject FROM alerts WHERE alert_id = $alert_id AND state = 'firing';
+
 -- name: alerts_acknowledge
 -- Acknowledge an episode. The first acknowledgement stays.
 UPDATE alerts SET acknowledged_by = $who, acknowledged_at = $now

@@ -6,13 +6,14 @@
 -- By topic: the dead letters evaluated within ($since, $until] and those that missed the deadline, the dead letters decided in
 -- that time with the quantiles of the time to their decision, and now: the pending ones, those past their deadline, the next
 -- deadline and the number of deadlines within $ahead seconds, and the acceptance of the oldest one that may be on its topic.
+-- The quantiles take a third of the time; they are NULL without $quantiles.
 SELECT topic,
        count(*) FILTER (deadline IS NOT NULL AND evaluated_at > $since AND evaluated_at <= $until) AS evaluated,
        count(*) FILTER (deadline IS NOT NULL AND evaluated_at > $since AND evaluated_at <= $until AND missed) AS missed,
        count(*) FILTER (missed AND evaluated_at > $now - $ahead AND evaluated_at <= $now) AS missed_lately,
        count(*) FILTER (decided_at > $since AND decided_at <= $until) AS decided,
-       quantile_disc(taken, 0.5) FILTER (decided_at > $since AND decided_at <= $until) AS p50,
-       quantile_disc(taken, 0.95) FILTER (decided_at > $since AND decided_at <= $until) AS p95,
+       quantile_disc(taken, 0.5) FILTER ($quantiles AND decided_at > $since AND decided_at <= $until) AS p50,
+       quantile_disc(taken, 0.95) FILTER ($quantiles AND decided_at > $since AND decided_at <= $until) AS p95,
        count(*) FILTER (decided_at IS NULL) AS pending,
        count(*) FILTER (decided_at IS NULL AND deadline <= $now) AS overdue,
        min(deadline) FILTER (decided_at IS NULL AND deadline > $now) AS next_at,

@@ -73,6 +73,17 @@ WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_s
   AND ($cluster IS NULL OR cluster_id = $cluster)
 GROUP BY 1, bucket ORDER BY 1, bucket;
 
+-- name: latency_buckets_by_window_and_topic
+-- The histogram of `latency_buckets`, one per window of `bucket_seconds` seconds and topic.
+SELECT (window_start // $bucket_seconds * $bucket_seconds)::BIGINT AS window_start, topic, bucket,
+       sum(count)::BIGINT AS count
+FROM latencies
+WHERE ($since IS NULL OR window_start >= $since) AND ($until IS NULL OR window_start < $until)
+  AND ($topic IS NULL OR topic = $topic) AND ($producer IS NULL OR producer_id = $producer)
+  AND of_application(producer_id)
+  AND ($cluster IS NULL OR cluster_id = $cluster)
+GROUP BY 1, topic, bucket ORDER BY 1, topic, bucket;
+
 -- name: latency_histograms
 -- The histograms of `latency_buckets_by_window`, one row per window: its buckets in order, and their counts.
 SELECT window_start, list(bucket ORDER BY bucket) AS buckets, list(count ORDER BY bucket) AS counts
@@ -140,6 +151,13 @@ ORDER BY CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 1 ELSE 2 END, 
 -- The applications of the store, by name; empty for producers and dead letters without one.
 SELECT application FROM (SELECT DISTINCT application FROM producers UNION SELECT DISTINCT application FROM dead_letters)
 ORDER BY application;
+
+-- name: producer_applications
+-- The applications of these producers and the versions in their settings, of those that have any.
+SELECT * FROM (
+    SELECT producer_id, application, coalesce(TRY_CAST(settings AS JSON)->>'$.application_version', '') AS version
+    FROM producers WHERE list_contains($producers::VARCHAR[], producer_id)
+) WHERE application <> '' OR version <> '';
 
 -- name: clusters
 -- The clusters of the store's producers and dead letters, by id.

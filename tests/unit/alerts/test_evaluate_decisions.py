@@ -11,8 +11,8 @@ from producer_core.alerts.rule_set import RuleSet
 from producer_core.alerts.snapshot_reader import SnapshotReader
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.objectives import DecisionObjective, set_objective
+from producer_core.dlq.resolve_cause import resolve_cause
 from producer_core.store.removed_clusters import mark_removed
-from producer_core.store.resolved_causes import resolve_cause
 from tests.fixtures.dead_letters import NOW, dead_letter
 
 HOUR = 3600.0

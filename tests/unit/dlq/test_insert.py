@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from producer_core.dlq import DeadLetterFilter
+from producer_core.dlq import DeadLetterFilter, DeadLetters, insert
 from producer_core.events import Attempt
+from producer_core.store import Store
 from tests.fixtures.dead_letters import EVERYTHING, NOW, dead_letter, state_of
 from tests.fixtures.operation_counts import counts_of
 
@@ -55,3 +56,30 @@ def test_a_text_that_is_invalid_in_utf8_does_not_prevent_storing(dead_letters):
     dead_letters.add([dead_letter(1, error_text="bad \udcff", attempts=(Attempt(1.0, "X", "\ud800"),))])
 
     assert dead_letters.get("m-1").error_text == "bad ?"
+
+
+class CountingConnection:
+    """Keeps the statements that run on a connection."""
+
+    def __init__(self, connection, statements):
+        self._connection = connection
+        self._statements = statements
+
+    def execute(self, statement, *parameters):
+        self._statements.append(statement)
+        return self._connection.execute(statement, *parameters)
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+
+def test_a_flush_asks_for_no_producer_of_dead_letters_without_a_version(tmp_path):
+    """It was one query each flush; only lines of the spill file lack the application of their producer."""
+    store, statements = Store.open(tmp_path / "store.duckdb"), []
+    for flush in range(3):
+        letters = [dead_letter(10 * flush + number, application="checkout") for number in range(10)]
+        with store.borrow(write=True) as connection:
+            insert.write(CountingConnection(connection, statements), letters, now=NOW)
+
+    assert DeadLetters(store).count(EVERYTHING) == 30
+    assert statements != [] and [one for one in statements if "FROM producers" in one] == []

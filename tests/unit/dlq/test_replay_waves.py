@@ -485,7 +485,8 @@ def test_one_record_that_needs_a_search_leaves_the_others_to_waves(store, clock,
     assert_counts(store)
 
 
-def test_all_records_that_cannot_be_claimed_are_skipped_in_one_update(store, clock):
+def test_all_records_that_cannot_be_claimed_are_skipped_in_one_update(store, clock, monkeypatch):
+    monkeypatch.setattr(claims_module, "_SKIP_S", 60.0)
     ids = add_dead_letters(store, 50)
     operation = plan(store, clock)
     DeadLetters(store, clock=clock).archive(replace(ALL, ids=tuple(ids)), **BY)

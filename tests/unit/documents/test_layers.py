@@ -19,6 +19,7 @@ messages native
 config
 kafka metrics
 brokers delivery store
+roles
 alerts testing
 dlq
 diagnostics replay

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from producer_core import ReliableKafkaProducer
-from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq import DeadLetterFilter, DeadLetters, Spill
 from producer_core.dlq.codec import read_line, write_line
 from producer_core.errors import ConfigError
 from producer_core.metrics import recorder
 from producer_core.producer.application import application_name, application_version
+from producer_core.producer.dead_letter_backend import spill_path
 from producer_core.producer.environment import settings_from
 from producer_core.testing import InMemoryTransport
 from tests.fixtures.replays import dead_letter, message_id
@@ -112,10 +113,10 @@ def test_a_version_among_the_settings_applies(store):
 def test_a_spilled_dead_letter_gets_its_version_from_its_producer(store):
     with producer_of(store, settings={"application_version": "4.2.1"}) as producer:
         identity = producer.identity
-    spilled = read_line(write_line(dead_letter(1, producer_id=identity, application_version="4.2.1")))
-    assert spilled.application_version == ""
+    Spill(spill_path(store.path)).append([dead_letter(1, producer_id=identity)])
 
-    DeadLetters(store).add([spilled])
+    with producer_of(store, "another", settings={"application_version": "9"}):
+        pass
 
     assert DeadLetters(store).get(message_id(1)).application_version == "4.2.1"
 
@@ -174,12 +175,12 @@ def test_a_spilled_dead_letter_can_be_read_by_earlier_versions_and_gets_its_name
     """Regression: a version without application names set the line aside as damaged."""
     with producer_of(store, "checkout") as producer:
         identity = producer.identity
-    spilled = read_line(
-        write_line(dead_letter(1, producer_id=identity, cluster_id="here", application="checkout"))
-    )
     assert b"application" not in write_line(dead_letter(1, application="checkout"))
+    spilled = dead_letter(1, producer_id=identity, cluster_id="here", application="checkout")
+    Spill(spill_path(store.path)).append([spilled, dead_letter(2, cluster_id="here")])
 
-    DeadLetters(store).add([spilled, dead_letter(2, cluster_id="here")])
+    with producer_of(store, "billing"):
+        pass
 
     assert DeadLetters(store).get(message_id(1)).application == "checkout"
     assert DeadLetters(store).get(message_id(2)).application == ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from producer_core._internal.log_queue import LogQueue
+from producer_core.delivery.dispatch import order_break
 from producer_core.delivery.reports import CloseReport
 from producer_core.events import Notice
 from producer_core.producer.event_log import EventLog
@@ -301,3 +302,64 @@ def test_a_close_that_loses_messages_is_an_error(rig, log):
     log.closed(CloseReport(5, 2, lost=2))
     rig.queue.drain(10)
     assert rig.lines.records[0].levelname == "ERROR"
+
+
+# many topics
+
+TOPICS = [f"{name}-{number:03}" for number in range(100) for name in ("orders", "refunds")]
+
+
+def test_dead_letters_on_many_topics_are_few_lines_that_name_the_count_and_the_first_topics(rig, log):
+    """Regression: it was a line for each topic, and no line at all after the first 500."""
+    for number, topic in enumerate(TOPICS):
+        log.died(dead(number, topic=topic))
+    for number, topic in enumerate(TOPICS):
+        log.died(dead(number, topic=topic))
+
+    named = [text for text in rig.texts() if text.startswith("dead letter: ")]
+    assert [text.split(",")[0] for text in named] == [f"dead letter: topic={topic}" for topic in TOPICS[:5]]
+    rig.later(61)
+    counts = rig.texts()
+    assert len(counts) == 6 and counts[-1] == (
+        "dead letters on more topics: code=_MSG_TIMED_OUT, error=_MSG_TIMED_OUT: no answer, topics=195, "
+        "names=refunds-002, orders-003, refunds-003, orders-004, refunds-004 and 190 more, repeated=389"
+    )
+
+
+def test_the_first_topic_without_a_line_of_its_own_is_named_at_once(rig, log):
+    for number in range(6):
+        log.died(dead(number, topic=f"t{number}"))
+
+    assert rig.texts()[-1].endswith("topics=1, names=t5")
+
+
+def test_a_minute_without_dead_letters_begins_a_new_list_of_topics(rig, log):
+    for number in range(20):
+        log.died(dead(number, topic=f"t{number}"))
+    rig.later(61)
+    rig.texts()
+    rig.later(61)
+
+    log.died(dead(1, topic="t19"))
+
+    assert rig.texts() == ["dead letter: topic=t19, code=_MSG_TIMED_OUT, error=_MSG_TIMED_OUT: no answer"]
+
+
+def test_each_code_has_its_own_list_of_topics(rig, log):
+    for number in range(5):
+        log.died(dead(number, topic=f"t{number}"))
+    log.died(dead(6, topic="t6", code="MSG_SIZE_TOO_LARGE"))
+
+    assert rig.texts()[-1].startswith("dead letter: topic=t6, code=MSG_SIZE_TOO_LARGE")
+
+
+def test_broken_order_on_many_topics_is_few_lines(rig, log):
+    for topic in TOPICS:
+        log.notice(order_break(topic, 0.0))
+
+    texts = rig.texts()
+    assert [text.rpartition("topic=")[2] for text in texts[:5]] == TOPICS[:5]
+    assert len(texts) == 6 and texts[5].startswith("order breaks on more topics: topics=1, names=refunds-002")
+    rig.later(61)
+    (line,) = rig.texts()
+    assert "topics=195, names=refunds-002, orders-003" in line and line.endswith("repeated=194")

@@ -201,10 +201,10 @@ def test_claimed_records_are_sent_once_an_unavailable_store_is_back(store, monke
     asked = iter([StoreLocked(), StoreLocked()])
     look = DoubtfulRecord.search_first
 
-    def away_at_first(self, dead_letters):
+    def away_at_first(self, dead_letters, following=()):
         if (error := next(asked, None)) is not None:
             raise error
-        return look(self, dead_letters)
+        return look(self, dead_letters, following)
 
     monkeypatch.setattr(DoubtfulRecord, "search_first", away_at_first)
     assert run(store, ScriptedSender(), probe=probe_with({}), inconclusive="send").acknowledged == 5
@@ -279,3 +279,32 @@ def test_slow_probes_have_an_outcome_for_every_topic():
 
     sendable, outcomes = doubt.search_first(dead_letters)
     assert (len(sendable), {one.verdict for one in outcomes}) == (0, {"inconclusive"})
+
+
+def test_records_that_are_on_their_topic_do_not_wait_for_a_canary(store, monkeypatch):
+    """Regression: they were claimed ten at a time, because none of them counts as sent."""
+    ids = add_dead_letters(store, 300, verdict="possibly_persisted")
+    claims = []
+    claim = ReplayClaims.settle_and_claim
+
+    def counted(self, outcomes, **choices):
+        result = claim(self, outcomes, **choices)
+        claims.append(len(result.dead_letters))
+        return result
+
+    monkeypatch.setattr(ReplayClaims, "settle_and_claim", counted)
+    sender = ScriptedSender()
+    ended = run(store, sender, probe=probe_with({one: "found" for one in ids}))
+
+    assert (ended.landed, sender.sent) == (300, [])
+    assert len([count for count in claims if count]) == 1
+
+
+def test_the_canary_is_sent_alone_although_more_records_are_claimed(store):
+    ids = add_dead_letters(store, 100, verdict="possibly_persisted")
+    found = {one: "found" for one in ids[::2]}
+    sender = ScriptedSender(refuse=ids)
+    ended = run(store, sender, probe=probe_with(found), inconclusive="send")
+
+    assert (ended.state, len(sender.sent)) == ("stopped", 10)
+    assert ended.landed >= 9

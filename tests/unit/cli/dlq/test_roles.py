@@ -1,4 +1,4 @@
-"""The commands outside the dashboard that change dead letters or settings need the same roles as the pages."""
+"""The commands outside the dashboard that change dead letters, alerts or settings need the same roles as the pages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import pytest
 from click.testing import CliRunner
 
 from producer_core._internal.identity import system_user
+from producer_core.alerts import AlertLog
 from producer_core.cli import main
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import export
-from producer_core.dlq.topics import fetch
+from producer_core.dlq.topics import fetch, fetcher
 from producer_core.errors import BrokerUnreachable, NotPermitted
 from producer_core.store import Store
 from tests.fixtures.approvals import POLICY, write_policy
 from tests.fixtures.replays import ALL, add_dead_letters
+from tests.fixtures.sign_in import fire
 
 ME = system_user()
 AS_OPERATOR = POLICY.replace('"ada", "grace", "ann"', f'"ada", "{ME}"')
@@ -88,6 +90,7 @@ def test_an_operator_changes_the_settings_of_a_store_without_admins(store, tmp_p
 
 
 def test_a_viewer_does_not_fetch_a_dead_letter_topic(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetcher, "_REQUEST_TIMEOUT", 0.5)
     settings = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 500}
     path = write_policy(monkeypatch, tmp_path)
     with pytest.raises(NotPermitted):
@@ -95,3 +98,49 @@ def test_a_viewer_does_not_fetch_a_dead_letter_topic(store, tmp_path, monkeypatc
     path.write_text(AS_OPERATOR)
     with pytest.raises(BrokerUnreachable):
         fetch(settings, "orders.DLQ", store, who="ann@host", origin="cli")
+
+
+@pytest.mark.parametrize(
+    ("words", "act"),
+    [
+        (("alerts", "ack", "ALERT"), "acknowledge or silence alerts"),
+        (("alerts", "silence", "connection_lost"), "acknowledge or silence alerts"),
+        (("alerts", "unsilence", "connection_lost"), "acknowledge or silence alerts"),
+        (("dlq", "publish", "--yes", "-b", "127.0.0.1:1"), "publish dead letters"),
+    ],
+    ids=["ack", "silence", "unsilence", "publish"],
+)
+def test_a_viewer_acts_neither_on_alerts_nor_on_a_dead_letter_topic(store, tmp_path, monkeypatch, words, act):
+    alert_id = fire(store)
+    write_policy(monkeypatch, tmp_path)
+    refused = run(store, *(alert_id if word == "ALERT" else word for word in words))
+    assert refused.exit_code != 0
+    assert f"is a viewer and may not {act}" in " ".join(refused.output.split())
+    assert AlertLog(store).silences() == []
+    assert AlertLog(store).list(state="firing")[0].acknowledged_by is None
+
+
+def test_an_operator_acknowledges_and_silences(store, tmp_path, monkeypatch):
+    alert_id = fire(store)
+    write_policy(monkeypatch, tmp_path, AS_OPERATOR)
+    for words in (
+        ("alerts", "ack", alert_id),
+        ("alerts", "silence", "connection_lost"),
+        ("alerts", "unsilence", "connection_lost"),
+    ):
+        done = run(store, *words)
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", ["prune", "compact"])
+@pytest.mark.parametrize("text", [POLICY, AS_OPERATOR], ids=["viewer", "operator"])
+def test_only_an_admin_deletes_expired_data_of_a_store_with_admins(
+    store, tmp_path, monkeypatch, text, command
+):
+    path = write_policy(monkeypatch, tmp_path, text)
+    refused = run(store, "store", command, "--yes")
+    assert refused.exit_code != 0
+    assert f"may not {command} the store" in " ".join(refused.output.split())
+    assert [row["action"] for row in store.rows("audit_latest") if row["action"] == command] == []
+    path.write_text(AS_ADMIN)
+    assert run(store, "store", command, "--yes").exit_code == 0

@@ -10,7 +10,7 @@ from tests.fixtures.sign_in import audited, fire, signed_in
 def test_an_action_is_audited_with_the_signed_in_name(store, monkeypatch):
     signed_in(monkeypatch, "ada")
 
-    assert actions.user() == "ada" and actions.may_act() == (True, "")
+    assert actions.user() == "ada" and actions.may_act(store.path) == (True, "")
     assert actions.acknowledge(store, fire(store)).ok
     assert audited(store) == [("ada", "acknowledge", "acknowledged")]
 
@@ -19,7 +19,7 @@ def test_an_action_of_a_read_only_user_is_refused_and_audited(store, monkeypatch
     signed_in(monkeypatch, "bob", read_only=("bob",))
     alert_id = fire(store)
 
-    allowed, reason = actions.may_act()
+    allowed, reason = actions.may_act(store.path)
     assert not allowed and reason.startswith("bob has read-only access")
     assert not actions.acknowledge(store, alert_id).ok
     assert AlertLog(store).list(state="firing")[0].acknowledged_by is None

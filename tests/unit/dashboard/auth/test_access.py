@@ -23,7 +23,7 @@ def test_actions_fail_after_the_session_has_ended(store, monkeypatch):
     alert_id = fire(store)
     guard.sessions.end(token)
 
-    assert actions.may_act() == (False, "Your session has ended. Sign in again.")
+    assert actions.may_act(store.path) == (False, "Your session has ended. Sign in again.")
     assert not actions.acknowledge(store, alert_id).ok
 
 

@@ -81,11 +81,12 @@ def test_a_notebook_loads_no_web_server():
     """A notebook needs neither Streamlit nor plotly, nor the modules on which the dashboard's server builds."""
     code = (
         "import sys\n"
+        "from pathlib import Path\n"
         "for name in ('plotly', 'starlette', 'streamlit', 'uvicorn'):\n"
         "    sys.modules[name] = None\n"  # makes the import fail
         "from producer_core.dashboard import actions, notebook\n"
         "from producer_core.dashboard.notebook import magics, static_export, widget\n"
-        "print(notebook.MonitorWidget.__name__, actions.may_act())\n"
+        "print(notebook.MonitorWidget.__name__, actions.may_act(Path('none.duckdb')))\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

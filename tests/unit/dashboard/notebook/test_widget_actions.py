@@ -7,6 +7,7 @@ import time
 import pytest
 
 from producer_core import Monitor
+from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.notebook.widget_actions import LATE, WidgetActions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.kafka.classify import fingerprint
@@ -83,11 +84,33 @@ def test_the_first_click_confirms_and_writes_nothing(widget, store):
 
 
 @pytest.mark.slow
+def test_confirmations_and_buttons_have_the_code_of_their_actions(widget, store):
+    state = send(widget, type="refresh")["state"]
+    asked = send(widget, type="prepare", act="clear", target=POLICY, until=state["until"])["confirmation"]
+    where = DeadLetterFilter(group=POLICY, until=state["until"])
+    assert dict(asked["code"]) == dict(action_code.clear(store.path, where).texts)
+    asked = send(widget, type="prepare", act="replay", target="", until=state["until"])["confirmation"]
+    where = DeadLetterFilter(until=state["until"])
+    assert dict(asked["code"]) == dict(action_code.replay(store.path, where, at_once=True).texts)
+
+    cleared = click(widget, "clear", target=POLICY)
+    ((name, texts),) = cleared["code"]
+    assert name == "Undo" and list(dict(texts)) == ["Copy as command"]
+    click(widget, "undo")
+    code = {name: dict(texts) for name, texts in click(widget, "replay")["code"]}
+    assert code == {"Cancel": dict(action_code.cancel(store.path, operation(store).operation_id).texts)}
+
+    preflight_done(store, operation(store).operation_id, newer_keys=2)
+    asked = send(widget, type="refresh")["confirmation"]
+    assert dict(asked["code"]) == dict(action_code.go(store.path, asked["target"]).texts)
+
+
+@pytest.mark.slow
 def test_a_confirmation_without_dead_letters_has_no_button(widget, store):
     until = send(widget, type="refresh")["state"]["until"]
     DeadLetters(store).archive(DeadLetterFilter(), who="ada", origin="cli")
     question = send(widget, type="prepare", act="replay", target="", until=until)["confirmation"]
-    assert "already handled" in question["title"].lower() and question["yes"] == ""
+    assert "already handled" in question["title"].lower() and question["yes"] == "" and question["code"] == []
 
 
 @pytest.mark.slow

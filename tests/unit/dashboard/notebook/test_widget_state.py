@@ -54,7 +54,7 @@ def test_the_browser_gets_charts_with_axes_and_no_value_twice(store, now):
 
     assert [chart["unit"] for chart in found["charts"]] == ["rate", "percent", "milliseconds"]
     assert set(found["charts"][0]) == {
-        "title", "value", "change", "tone", "unit", "lines", "legend", "axis", "empty",
+        "name", "title", "value", "change", "tone", "unit", "lines", "legend", "axis", "empty",
     }  # fmt: skip
     assert set(found["charts"][0]["lines"][0]) == {"name", "colour", "values"}
     assert found["charts"][0]["axis"]["ticks"][0] == [0.0, "0"]

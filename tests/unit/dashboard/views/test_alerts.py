@@ -39,6 +39,24 @@ def test_a_click_acknowledges_the_alert_and_the_page_shows_it(store):
 
 
 @pytest.mark.slow
+def test_alerts_of_many_topics_are_one_card_whose_button_acknowledges_all(store):
+    text = "On {} a message was acknowledged before an earlier one with the same key was retried."
+    items = [
+        alert("order_break", topic, time.time() - 60, text=text.format(topic))
+        for topic in ("orders", "refunds")
+    ]
+    fire(store, *items)
+    app = run(store.path)
+    assert "On 2 topics a message was acknowledged" in texts(app)
+    (key,) = [button.key for button in app.button if str(button.key).startswith("ack-")]
+
+    app.button(key=key).click().run()
+
+    assert not app.exception and "2 alerts acknowledged." in texts(app)
+    assert all(one.acknowledged_by for one in AlertLog(store).list(state="firing"))
+
+
+@pytest.mark.slow
 def test_the_result_of_an_action_appears_in_its_section_only(store):
     item = lost(time.time() - 60)
     fire(store, item)

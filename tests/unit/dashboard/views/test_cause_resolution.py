@@ -9,7 +9,8 @@ import pytest
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
 from producer_core.dlq import DeadLetters
-from producer_core.store.resolved_causes import cause_status, resolve_cause
+from producer_core.dlq.resolve_cause import resolve_cause
+from producer_core.store.resolved_causes import cause_status
 from tests.fixtures.dead_letter_pages import dead_letter, page_of
 from tests.fixtures.pages import opened, rows_of, text_of
 

@@ -167,7 +167,7 @@ def test_dead_letters_of_another_cluster_are_not_replayed(path, store):
 def test_read_only_users_see_disabled_buttons_and_their_actions_are_refused(path, store, monkeypatch):
     add_dead_letters(store, 2)
     for module in (access, actions):
-        monkeypatch.setattr(module, "may_act", lambda: (False, "You have read-only access."))
+        monkeypatch.setattr(module, "may_act", lambda *about: (False, "You have read-only access."))
 
     page = bar(path)
     done = actions.clear(store, ALL)

@@ -11,11 +11,13 @@ stored = sign_in_fixtures.stored
 
 
 def page_behind_sign_in():
+    from pathlib import Path
+
     import streamlit as st
 
     from producer_core.dashboard.views import sign_in
 
-    if sign_in.show():
+    if sign_in.show(Path("none.duckdb")):
         st.text("the page")
 
 

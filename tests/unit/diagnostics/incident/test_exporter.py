@@ -28,6 +28,7 @@ from producer_core.dlq.approvals.requests import list_requests
 from producer_core.dlq.codec import read_headers
 from producer_core.dlq.files.record import displayed, record_of
 from producer_core.dlq.objectives import decisions, set_objective
+from producer_core.dlq.resolve_cause import resolve_cause
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.dlq.revisions.patch import Patch
 from producer_core.dlq.revisions.revision_text import change_lines
@@ -36,7 +37,7 @@ from producer_core.events import SAFE_VERDICTS
 from producer_core.replay.planner import plan
 from producer_core.store import Batch, Store
 from producer_core.store.removed_clusters import removed_clusters
-from producer_core.store.resolved_causes import cause_statuses, resolve_cause
+from producer_core.store.resolved_causes import cause_statuses
 from tests.fixtures import incidents, pages
 from tests.unit.diagnostics.incident.conftest import WHO
 

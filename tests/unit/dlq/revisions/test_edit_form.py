@@ -9,7 +9,7 @@ import pytest
 
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.revisions.changes import UNCHANGED
-from producer_core.dlq.revisions.edit_form import change_of, edit_form
+from producer_core.dlq.revisions.edit_form import change_of, edit_form, named_change
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.dlq.revisions.refusal import NotEdited
 from tests.fixtures.edits import add, edit, fields, json_dead_letter, malformed
@@ -140,3 +140,27 @@ def test_the_form_of_an_edited_record_starts_from_its_edit(store):
 
     assert edit_form(decoded).base == 1 and json.loads(edit_form(decoded).value)["amount"] == 7
     assert changed_value(decoded, lambda shown: shown.update(order=2)) == VALUE | {"amount": 7, "order": 2}
+
+
+def test_a_change_is_named_by_its_fields_without_masked_values(edited):
+    text = (
+        edit_form(edited).value.replace("12.5", "13").replace('"n": 2', '"n": 3').replace('"order": 1,', "")
+    )
+    named = named_change(edited, change(edited, value=text))
+
+    assert named.set == ((("amount",), 13), (("items", "1", "n"), 3))
+    assert (named.unset, named.value) == ((("order",),), UNCHANGED)
+    assert "hunter2" not in repr(named)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"value": json.dumps({**VALUE, "items": [], "password": "***", "note": "4111 1111 1111 1111"})},
+        {"value": json.dumps({**VALUE, "password": "***", "apiKey": "x"})},
+        {"value": '{"password": "other"}'},
+        {"headers": '{"trace": "ada@example.com", "null": null}'},
+    ],
+)
+def test_a_change_that_shows_a_masked_value_has_no_name(edited, texts):
+    assert named_change(edited, change(edited, **texts)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.dlq.revisions.field_path import parse_path, path_text, set_field, unset_field
+from producer_core.dlq.revisions.field_path import argument_of, parse_path, path_text, set_field, unset_field
 from producer_core.dlq.revisions.refusal import NotEdited
 from producer_core.errors import ConfigError
 
@@ -34,6 +34,27 @@ def test_a_path_that_is_none_is_refused_with_an_example(text):
 @pytest.mark.parametrize("text", ["a.b[0].c", '["a.b"].c', "x"])
 def test_a_path_is_written_as_it_was_read(text):
     assert path_text(parse_path(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (("customer", "items", "0"), "customer.items[0]"),
+        (("a.b", "c"), '["a.b"].c'),
+        (("a b", "it's"), "a b.it's"),
+        (('say "hi".',), '/say "hi".'),
+        (("0", "1"), "0[1]"),
+        (("x", ""), "/x/"),
+        ((), "/"),
+    ],
+)
+def test_a_path_has_an_argument_that_reads_as_the_same_path(steps, text):
+    assert argument_of(steps) == text and parse_path(text) == steps
+
+
+@pytest.mark.parametrize("steps", [("a=b",), ("x", " "), ("",)])
+def test_a_path_that_no_argument_can_write_has_none(steps):
+    assert argument_of(steps) is None
 
 
 def test_fields_are_set_and_missing_objects_created():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from producer_core._internal.identity import Identity
-from producer_core.dlq.approvals.policy import parse
 from producer_core.errors import ConfigError
+from producer_core.roles.policy import parse
 from tests.fixtures.approvals import POLICY
 
 FOUND = parse(POLICY, "policy.toml")

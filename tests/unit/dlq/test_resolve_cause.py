@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.resolve_cause import reopen_cause, resolve_cause
 from producer_core.dlq.revisions.editor import Editor
 from producer_core.errors import ConfigError
-from producer_core.store.resolved_causes import cause_status, cause_statuses, reopen_cause, resolve_cause
+from producer_core.store.resolved_causes import cause_status, cause_statuses
 from tests.fixtures.dead_letters import NOW, dead_letter
 from tests.fixtures.edits import fields
 

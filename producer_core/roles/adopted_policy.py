@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.actor import current_actor
 from producer_core._internal.identity import Identity, identify
-from producer_core.dlq.approvals.policy import ApprovalPolicy, Role, parse
-from producer_core.dlq.approvals.policy_file import VARIABLE, read_policy
 from producer_core.errors import ConfigError, NotPermitted
+from producer_core.roles.policy import ApprovalPolicy, Role, parse
+from producer_core.roles.policy_file import VARIABLE, read_policy
 from producer_core.store import required_features
 
 if TYPE_CHECKING:

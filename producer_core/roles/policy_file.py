@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from producer_core._internal.home_folder import expand_user
-from producer_core.dlq.approvals.policy import ApprovalPolicy, parse
 from producer_core.errors import ConfigError
+from producer_core.roles.policy import ApprovalPolicy, parse
 
 VARIABLE = "PRODUCER_CORE_POLICY"
 

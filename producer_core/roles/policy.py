@@ -4,7 +4,7 @@
 viewer = ["ben"]                        # may look
 operator = ["ada", "group:payments"]    # may also replay, clear, silence
 approver = ["grace", "group:leads"]     # may also approve requests of other people
-admin = ["root"]                        # may also change the settings of the store
+admin = ["root"]                        # may also change the settings of the store and prune it
 groups_claim = "groups"                 # the claim of the OIDC token that lists the groups
 
 [people]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from producer_core._internal.identity import Identity
-from producer_core.dlq.approvals.adopted_policy import adopt_policy, policy_of
 from producer_core.errors import ConfigError, NotPermitted
 from producer_core.replay.operation import end_abandoned
+from producer_core.roles.adopted_policy import adopt_policy, policy_of
 from tests.fixtures.approvals import POLICY, write_policy
 
 BY = {"who": "ada", "origin": "cli"}
