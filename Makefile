@@ -10,6 +10,7 @@
 # make soak          half an hour of steady sending while the network fails at random, to find leaks (MINUTES=60)
 # make pipeline-test the Spark jobs at full size, with kill -9 of drivers and workers; resumes after an interrupt
 # make tokens-long   an hour of sending with tokens of 30 seconds, while their source and the broker fail in turn
+# make native-long   the native core: 200 kill -9 on real brokers, and random calls under ASan and UBSan; needs gcc
 # make replays-long  200,000 dead letters per scenario, replayed under kill -9, SIGSTOP and lost responses; resumes too
 # Without bytecode, each test process compiles every module again: five to ten times the CPU time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,7 +22,7 @@ MINUTES ?= 30
 AGAIN = { echo "Failed tests run once more, alone:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 PIP := VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet
 
-.PHONY: help run test check lint quick units docs advisories format lock clean setup setup-dev services faults faults-long replays-long tokens-long bench bench-quick soak pipeline-test
+.PHONY: help run test check lint quick units docs advisories format lock clean setup setup-dev services faults faults-long replays-long native-long tokens-long bench bench-quick soak pipeline-test
 
 help:
 	@sed -n 's/^# //p' $(MAKEFILE_LIST)
@@ -63,6 +64,13 @@ replays-long: .venv/.dev services
 tokens-long: .venv/.dev services
 	@PRODUCER_CORE_TOKENS_SECONDS=3600 $(BIN)/python -m pytest tests/integration/kafka/test_tokens.py -k 30_seconds
 
+native-long: .venv/.dev services
+	@mkdir -p artifacts && $(BIN)/python scripts/build_native.py artifacts/core-asan.so -fsanitize=address,undefined -g
+	@ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$(gcc -print-file-name=libasan.so):$$(gcc -print-file-name=libubsan.so)" \
+		$(BIN)/python -m tests.processes.native_fuzz 600 $$RANDOM artifacts/core-asan.so
+	@PRODUCER_CORE_KILLS=200 $(BIN)/python -m pytest --timeout 3600 -k "killed_repeatedly and native" \
+		tests/integration/delivery/exactly_once/test_transactional_transport.py
+
 bench: .venv/.dev services
 	@$(BIN)/python -m benchmarks --write
 
@@ -102,6 +110,7 @@ services: .venv/.dev
 	@echo "Installing what the tests need (once; PySpark alone is 430 MB) …"
 	@$(PIP) --require-hashes -r requirements-dev.lock
 	@$(PIP) --no-deps -e .
+	@$(BIN)/python scripts/build_native.py
 	@touch $@ .venv/.run
 
 # A virtual environment of its own, so that .venv keeps the packages of the tests only.

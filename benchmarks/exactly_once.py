@@ -33,12 +33,16 @@ _PAUSE_AT = 0.7
 _SAMPLE_EVERY = 50
 _SETTINGS = {"max_block_ms": 60_000}
 
+_NATIVE: Mapping[str, Any] = {"delivery": "exactly_once", "journal_level": "process", "core": "native"}
+
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "at least once": {},
     "at least once, with a journal": {"journal_level": "process"},
     "exactly once, 2 shards": {"delivery": "exactly_once", "journal_level": "process", "shards": 2},
     "exactly once, 3 shards": {"delivery": "exactly_once", "journal_level": "process", "shards": 3},
     "exactly once, 4 shards": {"delivery": "exactly_once", "journal_level": "process", "shards": 4},
+    "exactly once, native core, 2 shards": {**_NATIVE, "shards": 2},
+    "exactly once, native core, 3 shards": {**_NATIVE, "shards": 3},
 }
 
 
@@ -95,6 +99,8 @@ def one(*, way: str, seconds: float, warm: float, servers: str, topic: str) -> d
             time.perf_counter() - started,
         )
         p50, p99 = sampler.quantile(0.5), sampler.quantile(0.99)
+        if producer.get_stats()["core"] != options.get("core", "python"):
+            raise RuntimeError(producer.get_stats().get("core_refusal", "another core is used"))
         ended.set()
         sender.join()
         producer.close(timeout=30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 
 from producer_core.delivery.exactly_once.transactional_transport import (
@@ -12,6 +13,9 @@ from producer_core.delivery.loss_detection import AckedLogMonitor
 from producer_core.delivery.loss_detection.monitor import MonitorSettings
 from producer_core.replay import ReplayRunner
 from producer_core.replay.runner import RunnerSettings
+
+CORE = "PRODUCER_CORE_TEST_CORE"
+"""The environment variable with the core of the transactional transports that name none, also in child processes."""
 
 
 def replay_runner(store, sender, **options):
@@ -29,6 +33,7 @@ def loss_monitor(queries, report, *, made=AckedLogMonitor, **options):
 def transactional_transport(config, listener, **options):
     """Return a TransactionalTransport; `options` may include fields of TransactionLimits."""
     limits, others = split_options(TransactionLimits, options)
+    others.setdefault("core", os.environ.get(CORE, "python"))
     return TransactionalTransport(config, listener, limits=limits, **others)
 
 

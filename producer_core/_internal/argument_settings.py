@@ -17,6 +17,7 @@ ARGUMENTS: Mapping[str, Kind] = {
     "application_version": "text",
     "circuit_breaker": "flag",
     "cluster_id": "text",
+    "core": "text",
     "dead_letter_topic": "text",
     "dedup_ttl": "whole",
     "delivery": "text",

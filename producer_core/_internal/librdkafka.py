@@ -39,13 +39,19 @@ def queued_client_log() -> QueuedLogger:
 
 
 @cache
-def library() -> ctypes.CDLL:
-    """Return the library instance that confluent_kafka uses: for the same file the loader returns the same instance."""
+def library_path() -> str:
+    """Return the path, or the name, of the library that confluent_kafka loaded."""
     package = Path(confluent_kafka.__file__).parent
     bundled = sorted(package.parent.glob("confluent_kafka.libs/librdkafka*")) + sorted(
         package.glob(".dylibs/librdkafka*")
     )
-    lib = ctypes.CDLL(str(bundled[0]) if bundled else "librdkafka.so.1")
+    return str(bundled[0]) if bundled else "librdkafka.so.1"
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Return the library instance that confluent_kafka uses: for the same file the loader returns the same instance."""
+    lib = ctypes.CDLL(library_path())
     for name in ("rd_kafka_conf_new", "rd_kafka_topic_conf_new", "rd_kafka_new"):
         getattr(lib, name).restype = ctypes.c_void_p
     for name in ("rd_kafka_conf_dump", "rd_kafka_topic_conf_dump"):

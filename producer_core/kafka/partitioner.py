@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from producer_core._internal.librdkafka import library
+from producer_core._internal.librdkafka import library_path
 from producer_core.kafka.clients import admin
 
 PartitionCount = Callable[[str, float], "int | None"]
@@ -107,7 +107,10 @@ def _hash(partitioner: str) -> Callable[[bytes, int], int]:
     name = partitioner.removesuffix("_random")
     function = _FUNCTIONS.get(name)
     if function is None:
-        function = getattr(library(), f"rd_kafka_msg_partitioner_{_NAMES.get(name, 'murmur2')}")
+        # PyDLL keeps Python's lock: to hand it over would take longer than the function, once per message.
+        function = getattr(
+            ctypes.PyDLL(library_path()), f"rd_kafka_msg_partitioner_{_NAMES.get(name, 'murmur2')}"
+        )
         function.restype = ctypes.c_int32
         function.argtypes = [
             ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DeliveryGuarantee = Literal["at_least_once", "exactly_once"]
 JournalLevel = Literal["buffered", "process", "power"]
+Core = Literal["python", "native"]
 
 _DAY_MS = 24 * 3600 * 1000
 _CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +31,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "ordering": get_args(Ordering),
     "on_ambiguous": get_args(OnAmbiguous),
     "journal_level": get_args(JournalLevel),
+    "core": get_args(Core),
 }
 
 
@@ -44,6 +46,7 @@ class Guarantees:
     journal_level: JournalLevel = "process"
     transactional_id: str | None = None
     shards: int = 2
+    core: Core = "python"
     journaled: bool = False
     """Whether a replayable input replaces the journal."""
 
@@ -67,6 +70,11 @@ class Guarantees:
         if self.delivery != "exactly_once" and self.transactional_id is not None:
             raise ConfigError(
                 "transactional_id is only used for exactly-once delivery.", fix='Set delivery="exactly_once".'
+            )
+        if self.delivery != "exactly_once" and self.core != "python":
+            raise ConfigError(
+                f"core={self.core!r} is only used for exactly-once delivery.",
+                fix='Set delivery="exactly_once", or leave core out.',
             )
         if isinstance(self.shards, bool) or not isinstance(self.shards, int) or not 1 <= self.shards <= 16:
             raise ConfigError(
@@ -134,6 +142,7 @@ class Guarantees:
             transactional_id=self._transactional_id(journal),
             ids=journal.ids,
             shards=self.shards,
+            core=self.core,
         )
 
 

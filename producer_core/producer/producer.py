@@ -54,7 +54,7 @@ from producer_core.producer.application import application_name
 from producer_core.producer.application import application_version as version_of
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
-from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
+from producer_core.producer.guarantees import Core, DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchReport, BatchSend
 from producer_core.producer.settings_arguments import with_settings_as_arguments
@@ -99,6 +99,8 @@ class ReliableKafkaProducer:
     the journal survives: "buffered" a broker outage, "process" kill -9 as well, "power" even a power failure.
     `delivery="exactly_once"` needs a journal and sends in transactions, with `shards` transactional ids that begin with
     `transactional_id` (default: derived from the journal's id). `journal` is a replayable input that replaces the journal.
+    `core="native"` passes plain messages of exactly-once delivery to the client in C, where the native core is installed
+    (docs/how-to/native-core.md). Elsewhere everything runs in Python, and a notice gives the reason.
 
     `telemetry_topic`: the producer also publishes its statistics there, once a second, for a fleet's pipeline, together
     with a ledger of acknowledged messages (docs/reference/telemetry.md). With a journal, unpublished statistics survive
@@ -154,6 +156,7 @@ class ReliableKafkaProducer:
         journal: ReplayableSource | None = None,
         transactional_id: str | None = None,
         shards: int = 2,
+        core: Core = "python",
         alert_routes: Sequence[Route | AlertFunction] = (),
         tracing: bool | TracerProvider = False,
         circuit_breaker: CircuitBreaker | bool = False,
@@ -176,7 +179,7 @@ class ReliableKafkaProducer:
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
             delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards,
-            journaled=journal is not None,
+            core, journaled=journal is not None,
         )  # fmt: skip
         self.config = client_config(bootstrap_servers, self.guarantees.settings(config))
         self.retry_config = retry_config or RetryConfig()
@@ -661,6 +664,14 @@ class ReliableKafkaProducer:
     def get_stats(self) -> ProducerStats:
         """Return all statistics. The reference describes the keys."""
         return producer_stats(self._status)
+
+    def use_core(self, core: Core) -> None:
+        """Change the core of a producer that was created with `core="native"`; the next transactions use it.
+
+        "python" is the switch to turn off the native core of a running producer. Raise ConfigError for a producer that
+        cannot use the core.
+        """
+        self._status.use_core(core)
 
     def get_basic_stats(self) -> BasicStats:
         """Return the statistics that are cheapest to compute."""

@@ -37,6 +37,10 @@ class StatsSource(Protocol):
     def dlq(self) -> Any: ...
     @property
     def circuits(self) -> CircuitReport | None: ...
+    @property
+    def core(self) -> str: ...
+    @property
+    def core_refusal(self) -> str | None: ...
 
 
 class ProducerStats(dict[str, Any]):
@@ -116,6 +120,9 @@ def producer_stats(producer: StatsSource) -> ProducerStats:
             "message_error_rate": dead / (sent + dead) if sent + dead else 0.0,
         }
     )
+    stats["core"] = producer.core
+    if producer.core_refusal is not None:
+        stats["core_refusal"] = producer.core_refusal
     if elapsed > 0:
         stats["messages_per_second"] = sent / elapsed
         stats["bytes_per_second"] = snapshot.total("bytes") / elapsed

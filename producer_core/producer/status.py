@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.user_callbacks import short_repr
 from producer_core.delivery.reports import as_message
+from producer_core.errors import ConfigError
 from producer_core.messages import Message, MessageStatus, parse_id
 from producer_core.producer.components import Components
 
@@ -46,6 +48,29 @@ class ProducerStatus:
     def circuits(self) -> CircuitReport | None:
         circuits = self._components.circuits
         return None if circuits is None else circuits.report()
+
+    @property
+    def core(self) -> str:
+        """The core that sends plain messages: python or native."""
+        return str(getattr(self._engine.transport, "core", "python"))
+
+    @property
+    def core_refusal(self) -> str | None:
+        """Why the native core, which was asked for, cannot be used."""
+        refusal: str | None = getattr(self._engine.transport, "core_refusal", None)
+        return refusal
+
+    def use_core(self, core: str) -> None:
+        if core not in ("python", "native"):
+            raise ConfigError(f"core={short_repr(core)} is not a known value.", fix="Use python or native.")
+        transport = self._engine.transport
+        if hasattr(transport, "use_core") and self.core_refusal is None:
+            transport.use_core(core)
+        elif core == "native":
+            raise ConfigError(
+                f"This producer cannot use the native core. {self.core_refusal or ''}".rstrip(),
+                fix='Create it with delivery="exactly_once", core="native". producer-core doctor checks the core.',
+            )
 
     def pending_by_topic(self) -> Counter[str]:
         return self._engine.pending_by_topic()

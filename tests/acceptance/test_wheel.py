@@ -114,6 +114,13 @@ def test_the_wheel_contains_no_other_files(files):
     }
 
 
+def test_the_wheel_has_the_native_core_if_the_build_found_a_compiler(wheel, files, installed, tmp_path):
+    compiled = "producer_core/native/core.so" in files
+    assert compiled == (not wheel.name.endswith("-none-any.whl"))
+    code = "from producer_core.native.library import unavailable_reason; print(unavailable_reason())"
+    assert (run(installed, "-c", code, cwd=tmp_path).strip() == "None") == compiled
+
+
 def test_the_wheel_has_complete_metadata(files):
     about = Parser().parsestr(files[f"{DIST}/METADATA"].decode())
     assert (about["Name"], about["License-Expression"], about["Requires-Python"]) == (

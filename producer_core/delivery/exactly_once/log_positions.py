@@ -91,6 +91,10 @@ class LogPositions:
         lowest: dict[PartitionId, int] = {}
         for position in written:
             lowest[position[:2]] = min(position.offset, lowest.get(position[:2], position.offset))
+        return self.recreated_at(lowest)
+
+    def recreated_at(self, lowest: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """Do the same as `recreated` with the lowest offset that was written to each partition."""
         return {
             partition: offset - 1
             for partition, offset in lowest.items()
@@ -177,22 +181,30 @@ class LogPositions:
 
     def settle(self, written: Sequence[tuple[Delivery, LogPosition]]) -> None:
         """Settle messages that are committed: one durable step with their sequences and the new settled offsets."""
-        if not written:
+        offsets: dict[PartitionId, list[int]] = {}
+        for _, position in written:
+            offsets.setdefault(position[:2], []).append(position.offset)
+        self.settle_offsets([delivery for delivery, _ in written], offsets)
+
+    def settle_offsets(
+        self, deliveries: Sequence[Delivery], written: Mapping[PartitionId, Sequence[int]]
+    ) -> None:
+        """Do the same as `settle` with the offsets of the messages, in any order, by partition."""
+        if not deliveries:
             return
         with self._lock:
-            partitions = set()
-            for delivery, position in written:
-                partition = position[:2]
-                partitions.add(partition)
-                self._found.pop(delivery.id, None)
-                self._unsettled.get(partition, {}).pop(position.offset, None)
-                self._settled_above.setdefault(partition, set()).add(position.offset)
-                self._highest_settled[partition] = max(
-                    self._highest_settled.get(partition, -1), position.offset
-                )
-            offsets = {partition: self._advance(partition) for partition in partitions}
-            seqs = [delivery.seq for delivery, _ in written if self.is_own(delivery.id)]
-            self._write(seqs, offsets)
+            if self._found:
+                for delivery in deliveries:
+                    self._found.pop(delivery.id, None)
+            for partition, offsets in written.items():
+                if unsettled := self._unsettled.get(partition):
+                    for offset in offsets:
+                        unsettled.pop(offset, None)
+                self._settled_above.setdefault(partition, set()).update(offsets)
+                self._highest_settled[partition] = max(self._highest_settled.get(partition, -1), max(offsets))
+            settled_offsets = {partition: self._advance(partition) for partition in written}
+            seqs = [delivery.seq for delivery in deliveries if self.is_own(delivery.id)]
+            self._write(seqs, settled_offsets)
 
     def _write(self, seqs: Iterable[int], offsets: Mapping[PartitionId, int]) -> None:
         self._state.settle(seqs, offsets)

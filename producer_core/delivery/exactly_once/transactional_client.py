@@ -84,7 +84,12 @@ class TransactionalClient:
             "error_cb": call_both(self._on_error, settings.get("error_cb")),
         }
         # With oauth_cb the client is created by `fence`, which reports that there is no token.
-        self._producer: Producer | None = None if "oauth_cb" in settings else create_producer(self._settings)
+        self._producer: Producer | None = (
+            None if "oauth_cb" in settings else self._create_producer(self._settings)
+        )
+
+    def _create_producer(self, settings: Mapping[str, Any]) -> Producer:
+        return create_producer(settings)
 
     def _on_error(self, error: KafkaError) -> None:
         self._connection_failed = True
@@ -129,7 +134,7 @@ class TransactionalClient:
     def _create(self) -> None:
         if self._producer is None:
             try:
-                self._producer = new_client(create_producer, self._settings)
+                self._producer = new_client(self._create_producer, self._settings)
             except KafkaException as error:
                 # No token, thread or socket, or a file that is being replaced: the caller tries again.
                 self._connection_error(error.args[0])

@@ -13,7 +13,8 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache, partial
+from typing import Any, Literal
 
 from confluent_kafka import KafkaError
 
@@ -22,19 +23,21 @@ from producer_core.config import ClientConfig
 from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPositions, PartitionId, shard_ids, shard_note
 from producer_core.delivery.exactly_once.merged_statistics import merge_statistics
+from producer_core.delivery.exactly_once.native_client import core_refusal
+from producer_core.delivery.exactly_once.native_shard import NO_CORE, NativeShard
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
 from producer_core.delivery.exactly_once.shard import Shard, TransactionBounds
 from producer_core.delivery.exactly_once.transactional_client import check_settings
 from producer_core.delivery.journal import SettlementState
 from producer_core.delivery.transport import ClientQueueFull, ClientRefused, TransportListener
-from producer_core.errors import Fenced, ForkedProducer
+from producer_core.errors import ConfigError, Fenced, ForkedProducer
 from producer_core.events import Notice, Severity
 from producer_core.kafka import clients, record_lookup
 from producer_core.kafka.compaction import Compaction, MissingRecord, NewerRecords
 from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.partitioner import Partitioner, metadata_count
 from producer_core.kafka.record_lookup import ProbeResult
-from producer_core.messages import MessageIds
+from producer_core.messages import MessageIds, Placement
 
 _MESSAGE_TIMEOUT_MS = 60_000
 """Message timeout inside a transaction, in milliseconds. One lost broker stalls all partitions for about 10 s."""
@@ -47,23 +50,31 @@ _FENCED_FIX = (
 )
 
 
+Core = Literal["python", "native"]
+"""The part that sends plain messages: Python, or a C library that does not hold Python's lock."""
+
+
 @dataclass(frozen=True)
 class TransactionLimits:
     """Limits of a transaction: it ends at this number of messages or bytes, or when its oldest message has this age.
 
-    The age is in seconds.
+    With the native core, it ends at `stream_messages`, or early enough that its oldest message is committed within
+    `latency`. Times are in seconds.
     """
 
     messages: int = 5000
     bytes: int = 8 * 1024 * 1024
     age: float = 0.1
+    stream_messages: int = 20_000
+    latency: float = 0.25
 
 
 class TransactionalTransport:
     """Deliver exactly once for `read_committed` consumers, across crashes, with a journal.
 
     `progress` is the journal, and `ids` are the ids of its messages. The transactional ids are `{transactional_id}-0`
-    and so on, one per shard.
+    and so on, one per shard. `core="native"` sends plain messages through the native core; where it cannot be used, a
+    notice gives the reason and everything runs in Python.
     """
 
     settles_journal = True
@@ -78,6 +89,7 @@ class TransactionalTransport:
         ids: MessageIds,
         shards: int = 2,
         limits: TransactionLimits | None = None,
+        core: Core = "python",
     ) -> None:
         limits = limits or TransactionLimits()
         self._config = config
@@ -91,6 +103,8 @@ class TransactionalTransport:
         self._fenced: str | None = None
         self._statistics: dict[int, Mapping[str, Any]] = {}
         self._missing: dict[str, float] = {}
+        self._shard_numbers: dict[PartitionId, int] = {}
+        self._all_recovered = False
         self._positions = LogPositions(progress, ids)
         self._compaction = Compaction(config.settings)
         settings = transactional_settings(config.settings)
@@ -105,12 +119,16 @@ class TransactionalTransport:
             queue_messages=max(1, int(settings.get("queue.buffering.max.messages", 100_000)) // shards),
             queue_bytes=max(1, int(settings.get("queue.buffering.max.kbytes", 1_048_576)) * 1024 // shards),
             transaction_timeout=settings["transaction.timeout.ms"] / 1000,
+            stream_messages=limits.stream_messages,
+            latency=limits.latency,
         )
+        self.core_refusal = None if core == "python" else core_refusal(settings)
+        kind = Shard if core == "python" or self.core_refusal else NativeShard
         names = shard_ids(transactional_id, shards, progress.offsets)
         own, others = names[:shards], names[shards:]
         self._all_fenced = [threading.Event() for _ in own]
         self._shards = [
-            Shard(
+            kind(
                 number,
                 name,
                 settings={**settings, "client.id": f"{config.client_id}-{number}"},
@@ -128,6 +146,9 @@ class TransactionalTransport:
     def start(self) -> None:
         note = shard_note(self._transactional_id, len(self._shards), self._progress.offsets)
         self._positions.start_partitions(note)
+        if self.core_refusal is not None:
+            text = f"{NO_CORE} {self.core_refusal}"
+            self.notice("native_core_unavailable", "warning", text)
         for shard in self._shards:
             shard.start()
 
@@ -148,8 +169,10 @@ class TransactionalTransport:
 
     def _choose_partition(self, delivery: Delivery) -> None:
         """Choose a partition. Before that, everything is read back, because the record may already be on any partition."""
-        if not all(shard.recovered.is_set() for shard in self._shards):
-            raise ClientQueueFull
+        if not self._all_recovered:
+            if not all(shard.recovered.is_set() for shard in self._shards):
+                raise ClientQueueFull
+            self._all_recovered = True
         position = self._positions.position(delivery.id)
         if position is not None:
             return _set_partition(delivery, position.partition)
@@ -191,6 +214,27 @@ class TransactionalTransport:
             return False
         bound = float(self._config.settings.get("topic.metadata.propagation.max.ms", 5_000)) / 1000
         return time.monotonic() - self._missing.setdefault(topic, time.monotonic()) >= bound
+
+    @property
+    def core(self) -> Core:
+        """Return which core sends plain messages now."""
+        return "native" if any(shard.native for shard in self._native_shards) else "python"
+
+    @property
+    def _native_shards(self) -> list[NativeShard]:
+        return [shard for shard in self._shards if isinstance(shard, NativeShard)]
+
+    def use_core(self, core: Core) -> None:
+        """Change the core; the next transaction of each shard uses it. Any thread may call it.
+
+        Raise ConfigError for "native" if the transport was not created with it, or cannot use it.
+        """
+        if core == "native" and not self._native_shards:
+            raise ConfigError(
+                "This producer does not have the native core.", fix='Create it with core="native".'
+            )
+        for shard in self._native_shards:
+            shard.native = core == "native"
 
     @property
     def ended(self) -> bool:
@@ -238,7 +282,11 @@ class TransactionalTransport:
     # shards
 
     def _shard_of(self, partition: PartitionId) -> int:
-        return zlib.crc32(f"{partition[0]}/{partition[1]}".encode()) % len(self._shards)
+        number = self._shard_numbers.get(partition)
+        if number is None:
+            number = zlib.crc32(f"{partition[0]}/{partition[1]}".encode()) % len(self._shards)
+            self._shard_numbers[partition] = number
+        return number
 
     # events of the shards
 
@@ -283,7 +331,14 @@ class TransactionalTransport:
 
 
 def _set_partition(delivery: Delivery, partition: int) -> None:
-    delivery.placement = delivery.placement._replace(partition=partition, computed=True)
+    placement = delivery.placement
+    if placement.timestamp_ms:
+        delivery.placement = Placement(partition, placement.timestamp_ms, computed=True)
+    else:  # for speed: one object for each partition
+        delivery.placement = _placed(partition)
+
+
+_placed = cache(partial(Placement, computed=True))
 
 
 def transactional_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

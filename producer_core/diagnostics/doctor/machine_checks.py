@@ -14,6 +14,7 @@ from typing import Any
 from producer_core import __version__
 from producer_core.diagnostics.doctor.finding import DoctorFinding, of_error
 from producer_core.errors import StoreError
+from producer_core.native.library import unavailable_reason
 
 _GIB = 1 << 30
 
@@ -30,6 +31,17 @@ def versions() -> Iterator[DoctorFinding]:
         f"librdkafka {libversion()[0]}, DuckDB {duckdb}, {platform.system()} {platform.machine()}."
     )
     yield DoctorFinding("versions", "ok", text)
+    yield check_core()
+
+
+def check_core() -> DoctorFinding:
+    """Report whether `core="native"` can be used. Everything runs without it, so its absence is no problem."""
+    reason = unavailable_reason()
+    if reason is None:
+        return DoctorFinding("native core", "ok", 'The native core is installed; core="native" uses it.')
+    return DoctorFinding(
+        "native core", "ok", f'The native core cannot be used; core="native" runs in Python. {reason}'
+    )
 
 
 def check_store(path: Path | str | None, now: float) -> Iterator[DoctorFinding]:

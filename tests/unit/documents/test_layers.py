@@ -15,7 +15,7 @@ from tests.support import ROOT
 PACKAGES = """
 errors events
 _internal
-messages
+messages native
 config
 kafka metrics
 brokers delivery store
@@ -149,8 +149,9 @@ def test_only_the_transport_and_the_telemetry_publisher_produce():
     # begins a transaction to check the permission; sends nothing
     producing -= {"producer_core.kafka.cluster"}
     assert producing == {
-        "producer_core.delivery.sending_client",  # creates the clients of the next two
+        "producer_core.delivery.sending_client",  # creates the clients of the next three
         "producer_core.delivery.transport",
+        "producer_core.delivery.exactly_once.native_client",
         "producer_core.delivery.exactly_once.transactional_client",
         "producer_core.metrics.telemetry.publisher",
     }

@@ -1,4 +1,7 @@
-"""A topic that is deleted and recreated under an exactly-once producer, with other records beyond its old offsets."""
+"""A topic that is deleted and recreated under an exactly-once producer, with other records beyond its old offsets.
+
+Both cores run the tests.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from producer_core import ReliableKafkaProducer
+from tests.fixtures.native_core import require_core
 from tests.support import eventually
 
 pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(params=["python", "native"])
+def core(request):
+    if request.param == "native":
+        require_core()
+    return request.param
 
 
 @pytest.fixture
@@ -40,7 +51,9 @@ def own_values(kafka, topic):
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the same producer", "a new start"])
-def test_messages_accepted_after_a_topic_was_recreated_are_on_it_once(kafka, topic, tmp_path, restarted):
+def test_messages_accepted_after_a_topic_was_recreated_are_on_it_once(
+    kafka, topic, tmp_path, restarted, core
+):
     def send(producer, numbers):
         for number in numbers:
             producer.send_message(topic, b"%d" % number, f"k{number % 7}")
@@ -48,7 +61,11 @@ def test_messages_accepted_after_a_topic_was_recreated_are_on_it_once(kafka, top
 
     def open_producer():
         return ReliableKafkaProducer(
-            kafka.bootstrap_servers, store=None, journal_dir=tmp_path / "j", delivery="exactly_once"
+            kafka.bootstrap_servers,
+            store=None,
+            journal_dir=tmp_path / "j",
+            delivery="exactly_once",
+            core=core,
         )
 
     producer = open_producer()
@@ -72,13 +89,13 @@ def test_messages_accepted_after_a_topic_was_recreated_are_on_it_once(kafka, top
 
 
 def test_a_crash_after_a_topic_was_recreated_and_grew_past_the_old_offsets_writes_no_duplicates(
-    kafka, topic, tmp_path
+    kafka, topic, tmp_path, core
 ):
     journal, copy = tmp_path / "j", tmp_path / "copy"
 
     def open_producer():
         return ReliableKafkaProducer(
-            kafka.bootstrap_servers, store=None, journal_dir=journal, delivery="exactly_once"
+            kafka.bootstrap_servers, store=None, journal_dir=journal, delivery="exactly_once", core=core
         )
 
     def send(producer, numbers):

@@ -1,8 +1,12 @@
-"""Exactly-once delivery on three real brokers, read independently by kcat: no loss, no duplicates, order kept."""
+"""Exactly-once delivery on three real brokers, read independently by kcat: no loss, no duplicates, order kept.
+
+Every test runs over both cores.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import sys
@@ -16,12 +20,24 @@ from confluent_kafka import Producer
 from producer_core.delivery.exactly_once.read_back import ReadBack
 from producer_core.delivery.transport import ClientQueueFull
 from producer_core.errors import Fenced
+from tests.factories import CORE
 from tests.fixtures.exactly_once import Sender, read_topic, verify_topic
+from tests.fixtures.native_core import require_core
 from tests.support import ROOT, eventually
 
 pytestmark = [pytest.mark.kafka3, pytest.mark.usefixtures("kcat")]
 
+KILLS = int(os.environ.get("PRODUCER_CORE_KILLS", "5"))
+"""The number of kills of one process; `make native-long` sets more."""
 SHORT_TIMEOUTS = {"request.timeout.ms": 5000, "socket.timeout.ms": 6000, "reconnect.backoff.max.ms": 500}
+
+
+@pytest.fixture(params=["python", "native"], autouse=True)
+def core(request, monkeypatch):
+    if request.param == "native":
+        require_core()
+    monkeypatch.setenv(CORE, request.param)
+    return request.param
 
 
 @pytest.fixture
@@ -209,7 +225,7 @@ def read_accepted(folder):
 
 @pytest.mark.parametrize("seed", [20261121])
 def test_no_message_is_lost_or_repeated_when_a_process_is_killed_repeatedly(kafka3, topic, tmp_path, seed):
-    rng, kills = random.Random(seed), 5
+    rng, kills = random.Random(seed), KILLS
     for _ in range(kills):
         goal = len(read_accepted(tmp_path)) + rng.randrange(50, 1200)
         process = start_child(kafka3, topic, tmp_path)

@@ -1,4 +1,7 @@
-"""Shards over a log in memory whose transactions end in every way: no loss, no duplicates, order kept."""
+"""Shards over a log in memory whose transactions end in every way: no loss, no duplicates, order kept.
+
+Every test runs with the shard that sends in Python and with the one that passes messages to the native core.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,16 @@ import threading
 import uuid
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
+from itertools import takewhile
 
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as some
 
-from producer_core.delivery.exactly_once import shard
+from producer_core.delivery.exactly_once import native_shard, shard, transactional_transport
 from producer_core.delivery.exactly_once.log_positions import LogPosition
+from producer_core.delivery.exactly_once.native_client import CommittedColumns, ReportFailed
 from producer_core.delivery.exactly_once.read_back import ReadBackResult
 from producer_core.delivery.exactly_once.shard import QueuedMessage, take_batch
 from producer_core.delivery.exactly_once.transactional_client import TransactionFailed
@@ -138,6 +143,32 @@ class FakeClient:
         self.alive = False
 
 
+class FakeNativeClient(FakeClient):
+    """A client with a core. It takes the messages one by one and ends transactions as `FakeClient` does."""
+
+    has_core = True
+    core_error = None
+    unreported = (0, False)
+
+    def begin(self):
+        self.taken = []
+
+    def pass_on(self, deliveries, deadline):
+        assert not self.dead, "the client is used after a failure"
+        known = list(takewhile(lambda one: one.partition < self.log.partitions, deliveries))
+        self.taken += known
+        return len(known)
+
+    def finish(self, count, deadline):
+        assert len(self.taken) == count
+        try:
+            reports, _ = self.transact(self.taken, deadline)
+        except TransactionFailed as failure:
+            kind = ReportFailed if failure.reports else TransactionFailed
+            raise kind(failure.error) from failure  # the core has no reports
+        return CommittedColumns([message.offset() for _, _, message in reports], [0] * count)
+
+
 class FakeReadBack:
     def __init__(self, log):
         self.log = log
@@ -165,18 +196,31 @@ class FakeReadBack:
             }
 
 
+@pytest.fixture(params=["python", "native"])
+def core(request):
+    return request.param
+
+
 @pytest.fixture
-def make_sender(monkeypatch):
+def make_sender(monkeypatch, core):
     """Create senders over a log, without pauses."""
 
     def make(log, **options):
+        class NativeClient(FakeNativeClient):
+            def __init__(self, settings, name, **_):
+                super().__init__(log, name)
+
         monkeypatch.setattr(shard, "TransactionalClient", lambda settings, name, **_: FakeClient(log, name))
+        monkeypatch.setattr(native_shard, "NativeClient", NativeClient)
+        monkeypatch.setattr(transactional_transport, "core_refusal", lambda settings: None)
+        monkeypatch.setattr(native_shard, "_FIRST_COMMIT_S", 0.0)
         monkeypatch.setattr(shard, "ReadBack", lambda *_: FakeReadBack(log))
         monkeypatch.setattr(shard, "_COMMIT_PAUSE_S", 0.0)
         monkeypatch.setattr(
             shard.Shard, "_pause", lambda self, seconds: shard.Shard._wait(self, min(seconds, 0.001))
         )
-        options = {"messages": 10, "age": 0.002, "session": SESSION} | options
+        limits = {"messages": 10, "age": 0.002, "stream_messages": 10, "latency": 0.002}
+        options = {**limits, "session": SESSION, "core": core} | options
         return Sender("127.0.0.1:9", "t", **options)
 
     return make
@@ -343,7 +387,9 @@ def test_a_full_journal_delays_reports_and_repeats_no_message(make_sender):
 
 
 @pytest.mark.slow
-def test_a_purged_message_is_ambiguous_before_the_read_back_and_not_sent_after_it(make_sender, monkeypatch):
+def test_a_purged_message_is_ambiguous_before_the_read_back_and_not_sent_after_it(
+    make_sender, monkeypatch, core
+):
     reading = threading.Event()
     log = Log()
     real = FakeReadBack.__call__
@@ -360,6 +406,8 @@ def test_a_purged_message_is_ambiguous_before_the_read_back_and_not_sent_after_i
         sender.transport.purge()
         assert sender.listener.failed == {0: ("_PURGE_QUEUE", None)}
         reading.set()
+    if core == "native":  # a message does not wait in the queue
+        return
     with make_sender(log, progress=progress, shards=1, age=60) as sender:
         eventually(lambda: sender.transport._shards[0].recovered.is_set())
         sender.offer(sender.delivery(1, partition=0))

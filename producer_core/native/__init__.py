@@ -1,0 +1,1 @@
+"""The optional native core, written in C."""
