@@ -294,7 +294,7 @@ def test_records_that_are_on_their_topic_do_not_wait_for_a_canary(store, monkeyp
 
     monkeypatch.setattr(ReplayClaims, "settle_and_claim", counted)
     sender = ScriptedSender()
-    ended = run(store, sender, probe=probe_with({one: "found" for one in ids}))
+    ended = run(store, sender, probe=probe_with(dict.fromkeys(ids, "found")))
 
     assert (ended.landed, sender.sent) == (300, [])
     assert len([count for count in claims if count]) == 1
@@ -302,7 +302,7 @@ def test_records_that_are_on_their_topic_do_not_wait_for_a_canary(store, monkeyp
 
 def test_the_canary_is_sent_alone_although_more_records_are_claimed(store):
     ids = add_dead_letters(store, 100, verdict="possibly_persisted")
-    found = {one: "found" for one in ids[::2]}
+    found = dict.fromkeys(ids[::2], "found")
     sender = ScriptedSender(refuse=ids)
     ended = run(store, sender, probe=probe_with(found), inconclusive="send")
 
