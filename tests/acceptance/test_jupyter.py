@@ -415,6 +415,7 @@ def saved(front, act):
 
 def drag(page, chart):
     """Drag the pointer over almost the whole width of a chart."""
+    chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + 0.02 * box["width"], middle)
