@@ -1,45 +1,71 @@
-// Text fields that report their texts while the user types. The texts stay in the page when the connection is cut, and are
-// reported again until the server has saved them.
+// Text fields that report their texts while the user types. The texts stay in the page when the connection is cut or the form
+// is drawn anew, and are reported again until the server has saved them.
+const states = new Map() // by form: Streamlit can replace the elements, but loads this module once
+const start = form => {
+  const state = { client: crypto.getRandomValues(new Uint32Array(4)).join('-'), number: 0, stamp: 0, timer: 0, wait: 0, typed: false, texts: {}, focused: null }
+  states.set(form, state)
+  return state
+}
 const field = ({ name, label, rows, placeholder }, state) => {
   const box = document.createElement('label')
   box.append(Object.assign(document.createElement('span'), { textContent: label }))
   const input = document.createElement(rows > 1 ? 'textarea' : 'input')
   Object.assign(input, { name, placeholder, spellcheck: false, autocomplete: 'off' })
   if (rows > 1) input.rows = rows; else input.type = 'text'
-  input.addEventListener('input', () => { clearTimeout(state.timer); state.timer = setTimeout(() => report(state), state.data.delay) })
-  input.addEventListener('blur', () => { if (state.timer) report(state) })
+  input.addEventListener('input', () => type(state, input))
+  input.addEventListener('focus', () => { state.focused = input })
+  input.addEventListener('blur', () => {
+    if (input.isConnected) state.focused = null
+    if (state.typed) report(state)
+  })
   box.append(input)
   return box
 }
-const inputs = state => [...state.root.querySelectorAll('input, textarea')]
-const texts = state => Object.fromEntries(inputs(state).map(input => [input.name, input.value]))
+const type = (state, { name, value }) => {
+  state.texts[name] = value
+  state.typed = true
+  state.wait = 5 * state.data.delay
+  reportIn(state, state.data.delay)
+}
+const reportIn = (state, delay) => { clearTimeout(state.timer); state.timer = setTimeout(() => report(state), delay) }
+// A repeated report keeps its number, so that a session saves it once.
 const report = state => {
-  clearTimeout(state.timer)
-  state.timer = 0
-  state.number += 1
-  state.browser.setStateValue('typed', { form: state.data.form, client: state.client, number: state.number, stamp: state.stamp, texts: texts(state) })
+  if (!state.root.isConnected) return // the form reports when it is drawn again
+  if (state.typed) state.number += 1
+  state.typed = false
+  reportIn(state, state.wait)
+  state.wait = Math.min(2 * state.wait, 60_000)
+  state.setStateValue('typed', { form: state.data.form, client: state.client, number: state.number, stamp: state.stamp, texts: { ...state.texts } })
 }
-const write = (state, fields) => {
-  for (const { name, text } of fields) {
-    const input = inputs(state).find(one => one.name === name)
-    if (input && input.value !== text) input.value = text
-  }
+// Return whether the server's texts include all that was typed here, or replace it because another page saved later.
+const isSaved = ({ client, number, stamp, typed }, data) =>
+  !typed && (data.client === client ? data.number >= number : number === 0 || data.stamp !== stamp)
+const write = (root, texts) => {
+  for (const input of root.querySelectorAll('input, textarea')) if (input.value !== texts[input.name]) input.value = texts[input.name]
 }
-const start = (root, data) => {
-  const state = { root, data, number: 0, timer: 0, client: crypto.getRandomValues(new Uint32Array(4)).join('-'), names: '' }
-  root.pcState = state
-  return state
+// Return the focus to where the user typed, unless it is elsewhere by now.
+const focusAgain = (root, before) => {
+  const input = [...root.querySelectorAll('input, textarea')].find(one => one.name === before?.name)
+  if (!input || document.activeElement !== document.body) return
+  input.focus({ preventScroll: true })
+  input.setSelectionRange(before.selectionStart, before.selectionEnd)
 }
 export default function ({ data, parentElement, setStateValue }) {
   const root = parentElement.querySelector('.pc-draft-form')
-  const names = JSON.stringify([data.form, data.fields.map(({ name, label, rows }) => [name, label, rows])])
-  const state = root.pcState?.names === names ? root.pcState : start(root, data)
-  const first = state.names !== names
-  Object.assign(state, { data, browser: { setStateValue }, names })
-  if (first) root.replaceChildren(...data.fields.map(one => field(one, state)))
-  const own = data.client === state.client
-  if (first || (!own && data.stamp !== state.stamp && !state.timer)) write(state, data.fields)
-  const unsaved = own ? data.number < state.number : data.stamp === state.stamp && state.number > 0
+  const state = states.get(data.form) ?? start(data.form)
+  const fields = JSON.stringify([data.form, data.fields.map(({ name, label, rows }) => [name, label, rows])])
+  const isNew = root.pcFields !== fields
+  const server = Object.fromEntries(data.fields.map(({ name, text }) => [name, text]))
+  Object.assign(state, { data, root, setStateValue })
+  if (isNew) root.replaceChildren(...data.fields.map(one => field(one, state)))
+  root.pcFields = fields
+  const saved = isSaved(state, data)
+  state.texts = saved ? server : { ...server, ...state.texts }
   state.stamp = data.stamp
-  if (!first && unsaved && !state.timer) state.timer = setTimeout(() => report(state), 5 * data.delay)
+  write(root, state.texts)
+  if (saved) clearTimeout(state.timer)
+  else if (isNew) {
+    reportIn(state, data.delay)
+    focusAgain(root, state.focused)
+  }
 }

@@ -27,7 +27,7 @@ _FORM = "pc-dead-letter-edit"
 _FIELDS, _RESULT, _CODE = "edit_fields", "edit_result", "edit_code"
 _CHANGED = "The text has changed since. Check the differences, then save again."
 _SESSION, _REPORTED = "edit_session", "edit_reported"
-"""The record whose form this session has drawn, and the last report of the browser that it handled."""
+"""The record whose form this session has drawn, and the last report of the browser that it has handled."""
 
 
 def button(path: Path, dead_letter: DeadLetter) -> None:
@@ -124,6 +124,8 @@ def _save(path: Path, message_id: str, draft: Draft, typed: Typed) -> Draft:
     new = Draft(draft.base, **texts, saved_at=draft.saved_at, client=typed.client, report=typed.number)
     done = edits.save_draft(open_store(path), message_id, new)
     if not done.ok:
+        # The next run saves it, unless another page has saved since.
+        del st.session_state[_REPORTED], st.session_state[_SESSION]
         common.message("bad", mask_or_hide(done.text))
         return new
     return edit_queries.draft(open_store(path), actions.user(), message_id) or new

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from producer_core._internal.actor import current_actor
+from producer_core.dashboard.theme import asset
 from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.revisions.drafts import Drafts
 from producer_core.dlq.revisions.editor import Editor
@@ -96,6 +97,81 @@ def test_a_draft_outlives_a_killed_server(load, browser, tmp_path):
         server.start()
         page.reload()
         assert_value(page, '{"amount": 99')
+
+
+_DRAW = """
+async ([code, data, anew]) => {
+  window.component ??= await import(URL.createObjectURL(new Blob([code], { type: 'text/javascript' })))
+  if (anew) document.body.innerHTML = "<div class='pc-draft-form'></div>"
+  window.reports ??= []
+  window.component.default({ data, parentElement: document.body, setStateValue: (name, value) => window.reports.push(value) })
+}
+"""
+"""Draw the component as Streamlit does: the module is loaded once, and the elements can be replaced."""
+
+
+class DrawnForm:
+    """The component in an empty page, drawn with the texts that the test gives as the server's."""
+
+    def __init__(self, page):
+        self.page, self.field = page, value_field(page)
+        self.draw("saved", anew=True)
+
+    def draw(self, text, *, stamp=1.0, client="", number=0, anew=False):
+        fields = [
+            {"name": "value", "label": "Value (JSON)", "text": text, "rows": 3, "placeholder": ""},
+            {"name": "reason", "label": "Reason", "text": "", "rows": 1, "placeholder": ""},
+        ]
+        data = {
+            "form": "one", "fields": fields, "stamp": stamp, "client": client, "number": number, "delay": 50,
+        }  # fmt: skip
+        self.page.evaluate(_DRAW, [asset("components/draft_form.js"), data, anew])
+
+    def reported(self, text):
+        """Wait until the page reports this text, and return the report."""
+        self.page.wait_for_function("text => window.reports.at(-1)?.texts.value === text", arg=text)
+        return self.page.evaluate("() => window.reports.at(-1)")
+
+
+def test_a_user_types_on_when_the_form_is_drawn_anew_before_the_text_is_reported(browser):
+    with window(browser) as page:
+        form = DrawnForm(page)
+        form.field.fill("typed")
+
+        form.draw("saved", anew=True)
+        page.keyboard.type(" on")
+
+        assert form.field.input_value() == "typed on"
+        form.reported("typed on")
+
+
+def test_a_report_that_the_server_did_not_get_is_repeated_and_its_text_stays(browser):
+    with window(browser) as page:
+        form = DrawnForm(page)
+        form.field.fill("first")
+        first = form.reported("first")
+        form.draw("first", stamp=2.0, client=first["client"], number=first["number"])
+        form.field.fill("second")
+        second = form.reported("second")
+
+        page.evaluate("() => { window.reports.length = 0 }")  # the connection was cut
+        form.draw("first", stamp=2.0, client=first["client"], number=first["number"], anew=True)
+
+        assert form.field.input_value() == "second"
+        assert form.reported("second") == second
+
+
+def test_a_text_that_was_saved_gives_way_to_a_later_one_of_another_page(browser):
+    with window(browser) as page:
+        form = DrawnForm(page)
+        form.field.fill("first")
+        report = form.reported("first")
+        form.draw("first", stamp=2.0, client=report["client"], number=report["number"])
+
+        form.draw("other", stamp=3.0, client="other", number=1)
+        assert form.field.input_value() == "other"
+        form.draw("another", stamp=4.0, client="other", number=2, anew=True)
+        assert form.field.input_value() == "another"
 
 
 def assert_value(page, text):

@@ -10,6 +10,7 @@ import pytest
 from producer_core.dashboard import actions
 from producer_core.dashboard.components import draft_form
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.revisions import drafts
 from producer_core.dlq.revisions.drafts import Drafts
 from producer_core.dlq.revisions.editor import Editor
 from tests.fixtures.dead_letter_pages import dead_letter, page_of
@@ -149,6 +150,22 @@ def test_a_report_that_a_session_did_not_get_is_saved_by_the_next_session(path, 
 
 
 @pytest.mark.slow
+def test_a_report_that_could_not_be_saved_is_saved_when_the_browser_repeats_it(
+    path, store, monkeypatch, browser
+):
+    page = open_form(path, store, monkeypatch)
+    with monkeypatch.context() as limited:
+        limited.setattr(drafts, "MAX_TEXT", 1)
+        browser.type(page, value=EDITED)
+        assert "so it was not saved" in html_of(page)
+        assert Drafts(store, actions.user()).find(ONE).value != EDITED
+
+    page.run()
+    assert "so it was not saved" not in html_of(page)
+    assert Drafts(store, actions.user()).find(ONE).value == EDITED
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", ["x", {}, {"form": ONE}, {"form": ONE, "client": 1, "number": 1, "stamp": 0, "texts": {}},
     {"form": ONE, "client": "c", "number": True, "stamp": 0, "texts": {}}, {"form": ONE, "client": "c", "number": 1, "stamp": 0, "texts": {"value": 7}},
     {"form": "other", "client": "c", "number": 1, "stamp": 0, "texts": {"value": "x"}}])  # fmt: skip
@@ -166,12 +183,12 @@ def test_a_text_that_was_typed_after_the_differences_were_shown_is_not_saved_wit
 ):
     page = open_form(path, store, monkeypatch)
     browser.type(page, value=EDITED, reason="x")
-    drafts = Drafts(store, actions.user())
-    drafts.save(ONE, replace(drafts.find(ONE), value='{"n": 3}', report=9))
+    own = Drafts(store, actions.user())
+    own.save(ONE, replace(own.find(ONE), value='{"n": 3}', report=9))
     save_button(page).click().run()
 
     assert "The text has changed since." in html_of(page)
-    assert drafts.find(ONE).value == '{"n": 3}' and Editor(store).lineage(ONE).revisions == ()
+    assert own.find(ONE).value == '{"n": 3}' and Editor(store).lineage(ONE).revisions == ()
 
 
 @pytest.mark.slow
