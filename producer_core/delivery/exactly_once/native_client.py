@@ -104,6 +104,8 @@ class NativeClient(TransactionalClient):
             while True:
                 missing, code = self._native.missing()
                 if code:
+                    self.serve()  # a fatal error, such as a fence, is the cause of all other errors
+                    self._collect(lambda: self._native.missing()[0] == 0)
                     raise ReportFailed(self._fatal or KafkaError(code))
                 if not missing:
                     break
