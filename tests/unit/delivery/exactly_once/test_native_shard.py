@@ -14,7 +14,7 @@ from producer_core.delivery.exactly_once import native_client
 from producer_core.delivery.exactly_once.native_client import CommittedColumns, NativeClient, core_refusal
 from producer_core.delivery.exactly_once.native_shard import report_batches
 from producer_core.errors import ConfigError
-from producer_core.native import library
+from producer_core.native import library, transaction_core
 from producer_core.native.library import CoreUnavailable
 from tests.fixtures.exactly_once import Sender, delivery
 from tests.fixtures.native_core import require_core
@@ -184,6 +184,16 @@ def test_a_client_that_does_not_load_the_core_runs_in_python_and_a_notice_says_w
         assert sender.listener.kinds == ["native_core_unavailable"]
         assert "did not load it" in sender.listener.notices[0].text
         assert sender.transport.core == "python"
+
+
+def test_a_core_that_is_gone_from_the_disk_is_not_needed(broker, monkeypatch, tmp_path):
+    """As after an upgrade of the package under a running producer, whose next client cannot load it."""
+    monkeypatch.setattr(transaction_core, "CORE_PATH", tmp_path / "core.so")
+    options = {"transactional_id": uuid.uuid4().hex, "core": "native", "shards": 1}
+    with Sender(broker.bootstrap_servers, "t", **options) as sender:
+        send(sender, range(20))
+        assert sender.listener.kinds == ["native_core_unavailable"]
+        assert "librdkafka cannot load it" in sender.listener.notices[0].text
 
 
 def test_messages_in_an_open_transaction_are_committed_by_a_purge(broker):
