@@ -40,6 +40,7 @@ class LogPositions:
     def __init__(self, progress: SettlementState, ids: MessageIds) -> None:
         self._state = progress
         self.number = ids.number
+        self._session = ids.session.bytes  # for speed: all new messages have ids of this session
         self.unsettled_topics = progress.unsettled_topics()
         # Guards the fields below and the order of calls to the settlement state.
         self._lock = threading.Lock()
@@ -203,7 +204,8 @@ class LogPositions:
                 self._settled_above.setdefault(partition, set()).update(offsets)
                 self._highest_settled[partition] = max(self._highest_settled.get(partition, -1), max(offsets))
             settled_offsets = {partition: self._advance(partition) for partition in written}
-            seqs = [delivery.seq for delivery in deliveries if self.is_own(delivery.id)]
+            session, is_own = self._session, self.is_own
+            seqs = [one.seq for one in deliveries if one.id.startswith(session) or is_own(one.id)]
             self._write(seqs, settled_offsets)
 
     def _write(self, seqs: Iterable[int], offsets: Mapping[PartitionId, int]) -> None:

@@ -45,12 +45,16 @@ class NativeClient(TransactionalClient):
         return self._core is not None
 
     def _create_producer(self, settings: Mapping[str, Any]) -> Producer:
+        self._core = None
         try:
             self._core = TransactionCore(create_producer, dict(settings))
         except CoreUnavailable as error:
-            self._core, self.core_error = None, str(error)
-            return create_producer(settings)
-        client: Producer = self._core.client
+            self.core_error = str(error)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._INVALID_ARG:
+                raise
+            self.core_error = f"librdkafka cannot load it: {error.args[0].str()}."
+        client: Producer = create_producer(settings) if self._core is None else self._core.client
         return client
 
     @property
@@ -104,6 +108,8 @@ class NativeClient(TransactionalClient):
             while True:
                 missing, code = self._native.missing()
                 if code:
+                    self.serve()  # a fatal error, such as a fence, is the cause of all other errors
+                    self._collect(lambda: self._native.missing()[0] == 0)
                     raise ReportFailed(self._fatal or KafkaError(code))
                 if not missing:
                     break

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
 from typing import Any
 
-from producer_core.delivery.delivery import Delivery
+from producer_core.delivery.delivery import Delivery, Report
 from producer_core.delivery.exactly_once.log_positions import LogPosition, PartitionId, split
 from producer_core.delivery.exactly_once.native_client import CommittedColumns, NativeClient, ReportFailed
 from producer_core.delivery.exactly_once.outcome import TransactionOutcome
@@ -208,36 +207,40 @@ class NativeShard(Shard):
         """Settle the messages of a committed transaction, then report them."""
         if not deliveries:
             return
-        partitions = [one.placement.partition for one in deliveries]
         written: dict[PartitionId, list[int]] = {}
-        for delivery, partition, offset in zip(deliveries, partitions, columns.offsets, strict=True):
-            written.setdefault((delivery.topic, partition), []).append(offset)
+        for delivery, offset in zip(deliveries, columns.offsets, strict=True):
+            written.setdefault((delivery.topic, delivery.placement.partition), []).append(offset)
         lowest = {partition: min(offsets) for partition, offsets in written.items()}
         if restarted := self._positions.recreated_at(lowest):
             self._write_state(lambda: self._positions.restart_partitions(restarted))
         self._write_state(lambda: self._positions.settle_offsets(deliveries, written))
-        for reports in report_batches(deliveries, partitions, columns, latency):
+        for reports in report_batches(deliveries, columns, latency):
             self._listener.report(reports)
 
 
 def report_batches(
-    deliveries: Sequence[Delivery], partitions: Sequence[int], columns: CommittedColumns, latency: float
+    deliveries: Sequence[Delivery], columns: CommittedColumns, latency: float
 ) -> list[ReportBatch]:
-    """Return the reports of committed messages: one batch of those that need no message, and one of the others."""
-    plain = [
-        not one.attempts and ((callbacks := one.callbacks) is None or callbacks.on_settled is not None)
-        for one in deliveries
-    ]
-    offsets = columns.offsets
-    rows = chain.from_iterable(zip(deliveries, repeat(None), partitions, offsets, repeat(latency)))
-    batch = ReportBatch(list(rows))
-    if all(plain):
-        return [batch]
-    detailed = [
-        (one, None, TransactionOutcome(one, None, LogPosition(one.topic, partition, offset, stamp), latency))
-        for one, partition, offset, stamp, is_plain in zip(
-            deliveries, partitions, offsets, columns.timestamps, plain, strict=True
-        )
-        if not is_plain
-    ]
-    return [part for part in (batch.only(plain), ReportBatch.of(detailed)) if len(part)]
+    """Return the reports of committed messages: one batch of those that need no message, and one of the others.
+
+    The first batch is ordered by partition. The hooks then see long runs of consecutive offsets, as without transactions;
+    each run costs as much as a message. The second batch is in the order of the messages.
+    """
+    plain: list[int] = []
+    detailed: list[int] = []
+    for row, delivery in enumerate(deliveries):
+        callbacks = delivery.callbacks
+        needs_message = delivery.attempts or (callbacks is not None and callbacks.on_settled is None)
+        (detailed if needs_message else plain).append(row)
+    partitions = [(one.topic, one.placement.partition) for one in deliveries]
+    plain.sort(key=partitions.__getitem__)
+    rows: list[Any] = []
+    for row in plain:
+        rows += (deliveries[row], None, partitions[row][1], columns.offsets[row], latency)
+    reports: list[Report] = []
+    for row in detailed:
+        topic, partition = partitions[row]
+        position = LogPosition(topic, partition, columns.offsets[row], columns.timestamps[row])
+        outcome = TransactionOutcome(deliveries[row], None, position, latency)
+        reports.append((deliveries[row], None, outcome))
+    return [batch for batch in (ReportBatch(rows), ReportBatch.of(reports)) if len(batch)]

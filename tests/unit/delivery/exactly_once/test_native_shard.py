@@ -14,7 +14,7 @@ from producer_core.delivery.exactly_once import native_client
 from producer_core.delivery.exactly_once.native_client import CommittedColumns, NativeClient, core_refusal
 from producer_core.delivery.exactly_once.native_shard import report_batches
 from producer_core.errors import ConfigError
-from producer_core.native import library
+from producer_core.native import library, transaction_core
 from producer_core.native.library import CoreUnavailable
 from tests.fixtures.exactly_once import Sender, delivery
 from tests.fixtures.native_core import require_core
@@ -186,6 +186,16 @@ def test_a_client_that_does_not_load_the_core_runs_in_python_and_a_notice_says_w
         assert sender.transport.core == "python"
 
 
+def test_a_core_that_is_gone_from_the_disk_is_not_needed(broker, monkeypatch, tmp_path):
+    """As after an upgrade of the package under a running producer, whose next client cannot load it."""
+    monkeypatch.setattr(transaction_core, "CORE_PATH", tmp_path / "core.so")
+    options = {"transactional_id": uuid.uuid4().hex, "core": "native", "shards": 1}
+    with Sender(broker.bootstrap_servers, "t", **options) as sender:
+        send(sender, range(20))
+        assert sender.listener.kinds == ["native_core_unavailable"]
+        assert "librdkafka cannot load it" in sender.listener.notices[0].text
+
+
 def test_messages_in_an_open_transaction_are_committed_by_a_purge(broker):
     options = {"transactional_id": uuid.uuid4().hex, "core": "native", "shards": 1, "latency": 600}
     with Sender(broker.bootstrap_servers, "t", **options) as sender:
@@ -199,17 +209,26 @@ def test_messages_in_an_open_transaction_are_committed_by_a_purge(broker):
 
 
 def test_reports_with_callbacks_have_the_position_and_timestamp_of_their_record():
-    deliveries = [delivery(seq, partition=seq) for seq in range(3)]
+    deliveries = [delivery(seq, partition=2 - seq) for seq in range(3)]
     deliveries[1].callbacks = Callbacks(on_delivery=print)
     columns = CommittedColumns([10, 11, 12], [100, 101, 102])
 
-    plain, detailed = report_batches(deliveries, [0, 1, 2], columns, 0.5)
+    plain, detailed = report_batches(deliveries, columns, 0.5)
 
     assert plain.plain
-    assert plain.deliveries() == [deliveries[0], deliveries[2]]
-    assert plain.places() == ([0, 2], [10, 12], [0.5, 0.5])
+    assert plain.deliveries() == [deliveries[2], deliveries[0]]  # by partition
+    assert plain.places() == ([0, 2], [12, 10], [0.5, 0.5])
     ((one, error, message),) = detailed
     assert (one, error) == (deliveries[1], None)
     assert (message.topic(), message.partition(), message.offset()) == ("t", 1, 11)
     assert (message.timestamp(), message.latency()) == ((1, 101), 0.5)
-    assert len(report_batches(deliveries[:1], [0], CommittedColumns([1], [1]), 0.1)) == 1
+    assert len(report_batches(deliveries[:1], CommittedColumns([1], [1]), 0.1)) == 1
+
+
+def test_reports_of_interleaved_partitions_are_consecutive_runs():
+    deliveries = [delivery(seq, partition=seq % 3) for seq in range(300)]
+    columns = CommittedColumns([10 + seq // 3 for seq in range(300)], [0] * 300)
+    (batch,) = report_batches(deliveries, columns, 0.5)
+    partitions, offsets, _ = batch.places()
+    assert partitions == [0] * 100 + [1] * 100 + [2] * 100
+    assert offsets == [*range(10, 110)] * 3
