@@ -198,6 +198,13 @@ def external_requests(page):
     return [url for url in page.requested if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
 
 
+def violations(page, axe):
+    """Return the accessibility violations of the page; `axe` is the fixture with axe's script."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
 def message(page, words):
     """Wait until a message of the page contains the words."""
     from playwright.sync_api import TimeoutError

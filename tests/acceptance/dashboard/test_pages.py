@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 import pytest
@@ -24,6 +23,7 @@ from tests.acceptance.browsing import (
     message,
     replay,
     rows,
+    violations,
     window,
 )
 from tests.fixtures.audits import audited, job
@@ -71,13 +71,6 @@ def look(request, browser, full):
         yield opened
 
 
-@pytest.fixture(scope="module")
-def axe():
-    import axe_playwright_python
-
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-
-
 @pytest.mark.parametrize("title", PAGES)
 def test_each_page_opens_fits_and_is_accessible(title, look, address, axe):
     look.requested.clear()
@@ -102,12 +95,6 @@ def test_on_a_phone_nothing_covers_the_page_and_no_text_is_truncated(browser, fu
         phone.locator(".pc-groups tbody tr").first.wait_for()
         cut = "all => all.filter(one => one.scrollWidth > one.clientWidth + 1).length"
         assert phone.locator(".pc-groups .pc-wide-cell .pc-line").evaluate_all(cut) == 0
-
-
-def violations(page, axe):
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
 @pytest.mark.parametrize("title", PAGES)
