@@ -60,7 +60,7 @@ def show(path: Path, dead_letter: DeadLetter, stamp: tuple[str, float, int]) -> 
     with st.container(key=_FORM):
         common.heading("Edit")
         common.note("Message id, partition and time stay as they are. Drafts are saved while you type.")
-        draft = _fields(path, message_id, form, draft)
+        draft = _fields(path, dead_letter, form, draft)
         _review(path, message_id, draft, _preview(path, message_id, stamp, draft))
 
 
@@ -78,12 +78,16 @@ def _form_texts(path: Path, message_id: str, stamp: tuple[str, float, int], draf
 # the fields
 
 
-def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
+def _fields(path: Path, dead_letter: DeadLetter, form: EditForm, draft: Draft) -> Draft:
     """Draw the fields with the texts of the draft. Return the draft with what the browser reported."""
+    message_id = dead_letter.message_id
     if not form.edits_value:
         common.note(mask_or_hide(form.problem) or "The value cannot be edited here.")
     elif form.problem:
         common.message("warning", "The value is not JSON. Correct it below.")
+    if form.edits_key and dead_letter.source:
+        source = dead_letter_wording.visible_line(mask_or_hide(dead_letter.source), 200)
+        common.note(f"This is {source}.")
     fields = [
         *([Field("value", "Value (JSON)", draft.value, rows=_rows(form.value))] if form.edits_value else []),
         Field("headers", "Headers (JSON)", draft.headers, rows=min(_rows(form.headers), 4)),
