@@ -38,9 +38,8 @@ class Operator:
     def open(self, title):
         """Open a page by the menu, which a phone folds."""
         if self.is_on_phone:
-            self._click(self.page.get_by_role("button", name="keyboard_double_arrow_right"))
-        menu = self.page.get_by_role("navigation").or_(self.page.get_by_role("banner"))
-        self._click(menu.get_by_role("link", name=title))
+            self._click(self.page.get_by_role("button", name="Expand sidebar"))
+        self._click(self.page.get_by_role("link", name=title, exact=True))
         self.page.get_by_role("heading", level=1, name=title).wait_for()
         drawn(self.page)
         self._picture(f"open {title}")
@@ -55,9 +54,10 @@ class Operator:
         self._click(target)
         self._picture(f"click {label if isinstance(label, str) else label.pattern}")
 
-    def click_row(self, text):
-        """Click a row of a table beside its links."""
-        self._click(self._row(text).get_by_role("cell").filter(visible=True).last)
+    def click_row(self, text, *, table):
+        """Click a row of the table that has this title."""
+        rows = self.page.get_by_role("table", name=re.compile(f"^{table}")).get_by_role("row")
+        self._click(rows.filter(has_text=text))
         self._picture(f"row {text}")
 
     def choose(self, field, option):

@@ -22,6 +22,7 @@ from tests.acceptance.browsing import served, violations, window
 from tests.acceptance.dashboard.test_sign_in import SECRET, command, listening
 from tests.acceptance.incident_shop import incident_shop, numbers, orders_on
 from tests.acceptance.operator import Operator
+from tests.fixtures.approvals import write_policy
 from tests.support import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.browser]
@@ -55,9 +56,8 @@ def device(request):
 
 
 @pytest.fixture
-def shop(kafka, tmp_path, monkeypatch):
+def shop(kafka, tmp_path):
     """A running shop with a store of its own, which the task prepares."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with incident_shop(kafka, tmp_path) as running:
         yield running
 
@@ -142,7 +142,7 @@ def test_one_broken_record_is_edited_and_sent(shop, kafka, browser, address, tmp
     with window(browser, **device) as page:
         ada = Operator(page, address, "edit one broken record", attempt=attempt)
         ada.open("Dead letters")
-        ada.click_row(topic)
+        ada.click_row(topic, table="Dead letters")
         ada.click("Edit")
         ada.fill("Value (JSON)", '{"order": 2, "amount": 12.5}')
         ada.fill("Key", "2")
@@ -163,10 +163,14 @@ def test_one_broken_record_is_edited_and_sent(shop, kafka, browser, address, tmp
 
 
 @pytest.fixture
-def signed_in_address(tmp_path, monkeypatch):
-    """The dashboard with a policy that requires a second person, and a password for each of two people."""
-    (tmp_path / "policy.toml").write_text(POLICY)
-    monkeypatch.setenv("PRODUCER_CORE_POLICY", str(tmp_path / "policy.toml"))
+def policy(tmp_path, monkeypatch):
+    """A policy that requires a second person, for the producer and the dashboard."""
+    write_policy(monkeypatch, tmp_path, POLICY)
+
+
+@pytest.fixture
+def sign_in_address(policy, shop, tmp_path):
+    """The dashboard with a password for each of two people."""
     (tmp_path / ".streamlit").mkdir()
     passwords = "".join(f'{name} = "{hashed(SECRET)}"\n' for name in ("ada", "grace"))
     (tmp_path / ".streamlit" / "secrets.toml").write_text(f"[dashboard.passwords]\n{passwords}")
@@ -175,14 +179,14 @@ def signed_in_address(tmp_path, monkeypatch):
 
 
 def test_a_big_replay_is_sent_after_a_second_person_approves(
-    signed_in_address, shop, kafka, browser, attempt, axe
+    shop, kafka, browser, sign_in_address, attempt, axe
 ):
     topic = shop.limited_topic("invoices")
     shop.fail(topic, range(260))
     shop.raise_limit(topic)
 
     with window(browser, **DESKTOP) as mine, window(browser, **DESKTOP) as theirs:
-        ada = Operator(mine, signed_in_address, "big replay", attempt=attempt)
+        ada = Operator(mine, sign_in_address, "big replay", attempt=attempt)
         ada.sign_in("ada", SECRET)
         ada.open("Dead letters")
         ada.click(re.compile(r"^\w+ Replay 260( …)?$"))
@@ -190,7 +194,7 @@ def test_a_big_replay_is_sent_after_a_second_person_approves(
         ada.read("Waiting for approval by a second person")
         assert orders_on(kafka, topic) == []
 
-        grace = Operator(theirs, signed_in_address, "big replay (approver)", attempt=attempt)
+        grace = Operator(theirs, sign_in_address, "big replay (approver)", attempt=attempt)
         grace.sign_in("grace", SECRET)
         grace.open("Replays")
         grace.read(re.compile(f"260.*{topic}"))
