@@ -91,13 +91,13 @@ def replay_label(number: int, *, at_once: bool) -> str:
     return f"Replay {number:,}" if at_once else f"Replay {number:,} …"
 
 
-def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int) -> str:
-    """Return why the button opens the dry run; empty where it sends."""
+def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int, *, skipped: str = "") -> str:
+    """Return why the button opens the dry run; empty where it sends. `skipped` names the reasons for records left out."""
     reasons = []
     if doubtful:
         reasons.append(f"{plural(doubtful, 'record')} may already be on the broker")
     if left_out:
-        reasons.append(f"{plural(left_out, 'record')} would be skipped")
+        reasons.append(f"{plural(left_out, 'record')} would be skipped{f' ({skipped})' if skipped else ''}")
     if held:
         reasons.append(f"{plural(held, 'record is', 'records are')} already in a replay")
     if number > most:
