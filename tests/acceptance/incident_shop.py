@@ -64,6 +64,11 @@ class IncidentShop:
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         for answer in self._admin.incremental_alter_configs([resource]).values():
             answer.result(_TIMEOUT_S)
+        eventually(lambda: self._limit_of(topic) == str(RAISED))  # brokers apply it after the answer
+
+    def _limit_of(self, topic):
+        (answer,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return answer.result(_TIMEOUT_S)["max.message.bytes"].value
 
     def send(self, topic, numbers, *, receipt=False):
         """Send orders without waiting for them. Receipts are random, so that they stay large when compressed."""
