@@ -127,7 +127,7 @@ def test_what_is_safe_is_replayed_and_nothing_is_sent_twice(
     assert after[: len(before)] == before
     assert sorted(after[len(before) :]) == list(range(100, 108))
     assert shop.pending(topic) == 6 - len(before)
-    assert [row["count"] for row in shop.acts("replay_end")] == [14]
+    assert [row["count"] for row in shop.acts("replay_end")] == [8 + len(before)]
 
 
 def test_one_broken_record_is_edited_and_sent(shop, kafka, browser, address, tmp_path, device, attempt, axe):
@@ -189,7 +189,7 @@ def test_a_big_replay_is_sent_after_a_second_person_approves(
         ada = Operator(mine, sign_in_address, "big replay", attempt=attempt)
         ada.sign_in("ada", SECRET)
         ada.open("Dead letters")
-        ada.click(re.compile(r"^\w+ Replay 260( …)?$"))
+        ada.click(re.compile(r"Replay 260( …)?$"))
         ada.click("Ask to replay 260")
         ada.read("Waiting for approval by a second person")
         assert orders_on(kafka, topic) == []
