@@ -34,10 +34,11 @@ def _with_earlier_id(add: Callable[..., str]) -> Callable[..., str]:
             earlier = [one for one in own if one != new and _is_same_button(entries.get(one), added)]
             if not earlier:
                 return new
-            entries[earlier[0]] = entries.pop(new)
+            kept: str = earlier[0]
+            entries[kept] = entries.pop(new)
             own.discard(new)
-            manager._files_by_session_and_coord[session][coordinates] = earlier[0]
-        return earlier[0]
+            manager._files_by_session_and_coord[session][coordinates] = kept
+        return kept
 
     return add_deferred
 

@@ -12,6 +12,7 @@ from producer_core._internal.masking import mask_or_hide
 from producer_core.dashboard import actions
 from producer_core.dashboard.actions import edits
 from producer_core.dashboard.components.draft_form import Field, Typed, draft_form
+from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.queries import dead_letter_edit as edit_queries
 from producer_core.dashboard.queries.dead_letter_edit import DraftPreview
 from producer_core.dashboard.server.stores import open_store
@@ -25,8 +26,9 @@ from producer_core.events import DeadLetter
 _FORM = "pc-dead-letter-edit"
 _FIELDS, _RESULT = "edit_fields", "edit_result"
 _CHANGED = "The text has changed since. Check the differences, then save again."
-_SESSION, _REPORTED = "edit_session", "edit_reported"
-"""The record whose form this session has drawn, and the last report of the browser that it handled."""
+_SESSION, _REPORTED, _STARTED = "edit_session", "edit_reported", "edit_started"
+"""The record whose form this session has drawn, the last report of the browser that it handled, and the record whose
+Edit button was pressed last."""
 
 
 def button(path: Path, dead_letter: DeadLetter) -> None:
@@ -58,6 +60,9 @@ def show(path: Path, dead_letter: DeadLetter, stamp: tuple[str, float, int]) -> 
     if form is None:
         return
     with st.container(key=_FORM):
+        scroll_into_view(
+            key=f"edit_scroll_{message_id}", enabled=st.session_state.get(_STARTED) == message_id
+        )
         common.heading("Edit")
         common.note("Message id, partition and time stay as they are. Drafts are saved while you type.")
         draft = _fields(path, dead_letter, form, draft)
@@ -212,6 +217,7 @@ def _result(message_id: str) -> None:
 
 def _start(path: Path, message_id: str) -> None:
     """Save a draft without a change; the form is shown as long as a draft exists."""
+    st.session_state[_STARTED] = message_id
     try:
         store = open_store(path)
         if edit_queries.draft(store, actions.user(), message_id) is not None:

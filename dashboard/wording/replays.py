@@ -328,6 +328,13 @@ def canary(operation: Operation) -> str:
 # after the end
 
 
+_NOT_FOUND = re.compile(
+    r"inconclusive, so not sent; to send anyway, use --inconclusive send if a duplicate does no harm\. "
+    r"The record is not on (\S+): the topic was read to its end \([^)]*\)"
+)
+"""The reason of one record that a search did not find; the result of a replay shows it for all of them."""
+
+
 def without_options(text: str) -> str:
     """Replace the option of the commands in a stored text by the choice of the page."""
     return text.replace("use --inconclusive send", "replay with “Send anyway”")
@@ -335,7 +342,8 @@ def without_options(text: str) -> str:
 
 def outcome(operation: Operation) -> tuple[Tone, str]:
     """Return a tone and the message that the runner stored."""
-    text = without_options(mask_text(operation.message or STATES[operation.state]))
+    text = mask_text(operation.message or STATES[operation.state])
+    text = without_options(_NOT_FOUND.sub(r"not found on \1, so kept as dead letters", text))
     whole = operation.acknowledged + operation.landed == operation.total
     tones = {"done": "good" if whole else "warning", "stopped": "bad", "failed": "bad", "cancelled": "quiet"}
     return tones.get(operation.state, "quiet"), text if text.endswith(".") else f"{text}."
@@ -352,7 +360,7 @@ def follow_up(operation: Operation, doubtful: int, *, listed: int) -> list[str]:
     if doubtful:
         records = plural(doubtful, "record") if doubtful <= listed else f"More than {listed:,} records"
         notes.append(
-            f"{records} may already be on the topic. If a second copy does no harm, replay with "
+            f"{records} may already be on the topic, or still arrive there. If a second copy does no harm, replay with "
             "“Send anyway”. Consumers that deduplicate by message id ignore the copy."
         )
     return notes
