@@ -41,8 +41,10 @@ approver = ["grace"]
 [second_person]
 replays_above = 200
 """
-SMALL_AUDIT = ("spark.sql.codegen.wholeStage=false", "spark.sql.codegen.factoryMode=NO_CODEGEN")
-"""Settings for an audit of a few records: compiling its plan takes longer than running it."""
+SMALL_AUDIT = (
+    "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
+)  # fmt: skip
+"""Options for an audit of a few records: compiling its plan takes longer than running it."""
 
 
 @pytest.fixture(params=range(1, int(os.environ.get("PRODUCER_CORE_TRIES", "1")) + 1), ids="try {}".format)
@@ -232,24 +234,16 @@ def test_an_alert_is_silenced_until_tomorrow_and_the_loss_is_proved(
         ada.read("End the silence")
         ada.click("Audits of the topic")
         shown = ada.read(re.compile("producer-core pipeline integrity"))
-        output = run(audit_command(shown, kafka, shop), code=None)
+        output = run([*shlex.split(shown)[1:], *SMALL_AUDIT], code=None, folder=shop.folder)
         ada.click(topic)
         ada.read("5 are lost")
-        ada.read("acknowledged, but not in the log")
+        ada.read(re.compile("offset 7; not in the log"))
         ada.end()
         check_accessible(ada, axe)
 
     assert "of 8 acknowledged messages, 5 are lost" in output
     (silence,) = shop.acts("silence")
     assert topic in silence["selection"]
-
-
-def audit_command(shown, kafka, shop):
-    """Return the command that the page shows, for this broker."""
-    words = shlex.split(shown.strip())
-    words[words.index("-b") + 1] = kafka.bootstrap_servers
-    words[words.index("--findings") + 1] = str(shop.folder / "findings")
-    return [*words[1:], *(part for setting in SMALL_AUDIT for part in ("--conf", setting))]
 
 
 def test_an_incident_is_handed_over(shop, kafka, browser, address, tmp_path, attempt, axe):
@@ -301,10 +295,10 @@ def bundle(file):
         process.stdout.close()
 
 
-def run(words, *, code):
+def run(words, *, code, folder=None):
     """Run a command of producer-core and return its output; `code` is the expected exit code, or None for any."""
     done = subprocess.run(
-        [sys.executable, "-m", "producer_core.cli", *words], capture_output=True, text=True, timeout=600
+        [sys.executable, "-m", "producer_core.cli", *words], capture_output=True, text=True, timeout=600, cwd=folder
     )  # fmt: skip
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
