@@ -281,7 +281,7 @@ def bundle(file):
     folder.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "producer_core.cli", "dashboard", "--bundle", str(file), "--port", "8965"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(folder)},
+        cwd=folder, env=environment() | {"HOME": str(folder)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
@@ -295,10 +295,16 @@ def bundle(file):
         process.stdout.close()
 
 
+def environment():
+    """Return the environment of a command that runs in another folder."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 def run(words, *, code, folder=None):
     """Run a command of producer-core and return its output; `code` is the expected exit code, or None for any."""
     done = subprocess.run(
-        [sys.executable, "-m", "producer_core.cli", *words], capture_output=True, text=True, timeout=600, cwd=folder
+        [sys.executable, "-m", "producer_core.cli", *words], capture_output=True, text=True, timeout=600, cwd=folder,
+        env=environment(),
     )  # fmt: skip
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
