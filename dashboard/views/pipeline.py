@@ -10,6 +10,7 @@ import streamlit as st
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import wording
 from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow, live_table
+from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.queries import audits as audit_queries
 from producer_core.dashboard.queries.audits import FAULTS, TopicAudit
 from producer_core.dashboard.queries.fleet import Fleet
@@ -104,6 +105,7 @@ _AUDIT_COLUMNS = (
 
 
 def audits(path: Path, page: Fleet, now: float) -> None:
+    scroll_into_view(key="fleet-audits-place", enabled=st.query_params.get("to") == "audits")
     common.heading("Audits")
     if not page.audits:
         common.note(audit_wording.NONE_YET)
