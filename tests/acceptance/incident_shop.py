@@ -83,18 +83,22 @@ class IncidentShop:
 
     def fail(self, topic, numbers):
         """Send orders with receipts to a limited topic, and wait until they are dead letters."""
+        self.settle()  # a batch is rejected as a whole
         before = self.pending(topic)
         self.send(topic, numbers, receipt=True)
         eventually(lambda: self.pending(topic) == before + len(numbers))
 
-    def hang(self, topic, numbers):
+    def hang(self, topics, numbers):
         """Send orders one by one while the broker does not respond, and wait until they are dead letters."""
-        before = self.pending(topic)
+        expected = {topic: self.pending(topic) + len(numbers) for topic in topics}
         self.cluster.pause(1)
         try:
-            for number in numbers:
-                self.send(topic, [number])
-            eventually(lambda: self.pending(topic) == before + len(numbers), timeout=3 * _TIMEOUT_S)
+            for topic in topics:
+                for number in numbers:
+                    self.send(topic, [number])
+            eventually(
+                lambda: {topic: self.pending(topic) for topic in topics} == expected, timeout=3 * _TIMEOUT_S
+            )
         finally:
             self.cluster.resume(1)
             self.cluster.wait_ready(_TIMEOUT_S)
