@@ -199,7 +199,7 @@ def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[AuditF
 
 
 def sources(store: Store, topic: str | None, cluster: str | None = None) -> AuditSources:
-    """Return the sources of an audit of this topic; None stands for any topic or cluster."""
+    """Return the sources of an audit of this topic. None means any topic or cluster."""
     (row,) = store.rows("audit_sources", topic=topic, cluster=cluster)
     settings = orjson.loads(row["settings"] or "{}")
     protocol = str(settings.get("security.protocol", "plaintext")).lower()
