@@ -41,15 +41,12 @@ class IncidentShop:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
         self._orders = ECommerceDataGenerator(seed=7)
         self._receipts = random.Random(7)
-        self.producer = self._new_producer()
-        self.store = Store.open(self.path)
-        self.dead_letters = DeadLetters(self.store)
-
-    def _new_producer(self):
-        return ReliableKafkaProducer(
-            self.cluster.bootstrap_servers, _SETTINGS, RetryConfig(max_retries=0),
+        self.producer = ReliableKafkaProducer(
+            cluster.bootstrap_servers, _SETTINGS, RetryConfig(max_retries=0),
             store=self.path, ledger=True, application="shop", application_version="1.4.0",
         )  # fmt: skip
+        self.store = Store.open(self.path)
+        self.dead_letters = DeadLetters(self.store)
 
     def topic(self, name, **config):
         """Create a topic with this start of its name and return the name."""
@@ -73,13 +70,13 @@ class IncidentShop:
         (answer,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         return answer.result(_TIMEOUT_S)["max.message.bytes"].value
 
-    def send(self, topic, numbers, *, receipt=False, producer=None):
+    def send(self, topic, numbers, *, receipt=False):
         """Send orders without waiting for them. Receipts are random, so that they stay large when compressed."""
         for number in numbers:
             order = {"order": number, **self._orders.transaction()}
             if receipt:
                 order["receipt"] = base64.b64encode(self._receipts.randbytes(_RECEIPT)).decode()
-            (producer or self.producer).send_message(topic, order, key=f"order-{number}")
+            self.producer.send_message(topic, order, key=f"order-{number}")
 
     def settle(self):
         self.producer.flush(_TIMEOUT_S)
@@ -91,30 +88,17 @@ class IncidentShop:
         self.send(topic, numbers, receipt=True)
         eventually(lambda: self.pending(topic) == before + len(numbers))
 
-    def hang(self, topics, numbers):
-        """Send orders while the broker does not respond, and wait until they are dead letters.
-
-        Each topic has a producer of its own: a producer probes one topic after the other, and each probe waits for the
-        broker.
-        """
-        expected = {topic: self.pending(topic) + len(numbers) for topic in topics}
-        with contextlib.ExitStack() as producers:
-            own = {
-                topic: producers.enter_context(contextlib.closing(self._new_producer())) for topic in topics
-            }
-            eventually(lambda: all(one.cluster_id for one in own.values()))  # connected
-            self.cluster.pause(1)
-            try:
-                for topic, producer in own.items():
-                    for number in numbers:
-                        self.send(topic, [number], producer=producer)
-                eventually(
-                    lambda: {topic: self.pending(topic) for topic in topics} == expected,
-                    timeout=3 * _TIMEOUT_S,
-                )
-            finally:
-                self.cluster.resume(1)
-                self.cluster.wait_ready(_TIMEOUT_S)
+    def hang(self, topic, numbers):
+        """Send orders one by one while the broker does not respond, and wait until they are dead letters."""
+        before = self.pending(topic)
+        self.cluster.pause(1)
+        try:
+            for number in numbers:
+                self.send(topic, [number])
+            eventually(lambda: self.pending(topic) == before + len(numbers), timeout=3 * _TIMEOUT_S)
+        finally:
+            self.cluster.resume(1)
+            self.cluster.wait_ready(_TIMEOUT_S)
 
     def lose(self, topic):
         """Send 8 orders, lose the last 5 from the broker's disk as a power failure does, and wait for the alert."""

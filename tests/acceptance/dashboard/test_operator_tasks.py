@@ -105,7 +105,7 @@ def test_what_is_safe_is_replayed_and_nothing_is_sent_twice(shop, kafka, browser
     topics = {name: shop.limited_topic(f"orders-{name}") for name in DEVICES}
     for topic in topics.values():
         shop.fail(topic, range(100, 108))
-    shop.hang(list(topics.values()), range(6))
+        shop.hang(topic, range(6))  # one topic at a time: a producer probes one after the other
     before = {name: numbers(orders_on(kafka, topic)) for name, topic in topics.items()}
     for topic in topics.values():
         shop.raise_limit(topic)
