@@ -14,6 +14,7 @@ from producer_core.dashboard.theme import COLOURS, PERCENTILE_COLOURS
 NO_THROUGHPUT = "No acknowledged messages in this range."
 NO_ERROR_RATE = "No settled messages in this range."
 NO_LATENCY = "No latency data in this range."
+FIRST_WINDOW = "The first values appear within 10 s."
 
 _SHORT = 10  # seconds
 _LINES = 8

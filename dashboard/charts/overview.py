@@ -19,6 +19,7 @@ from producer_core.dashboard.charts.chart import (
     top,
 )
 from producer_core.dashboard.charts.lines import (
+    FIRST_WINDOW,
     NO_ERROR_RATE,
     NO_LATENCY,
     NO_THROUGHPUT,
@@ -38,7 +39,10 @@ _DECADES = range(-1, 7)  # of milliseconds
 
 @dataclass(frozen=True)
 class OverviewLines:
-    """Holds the input of the overview's lines, without data that does not affect them, as a cache key."""
+    """Holds the input of the overview's lines, without data that does not affect them, as a cache key.
+
+    `first_window`: the only data are of the current window, which is not drawn yet.
+    """
 
     window: str
     since: int
@@ -46,6 +50,7 @@ class OverviewLines:
     now: float
     series: tuple[Point, ...]
     percentiles: tuple[tuple[int, tuple[float | None, ...]], ...]
+    first_window: bool = False
 
 
 def lines_of(page: OverviewPage) -> OverviewLines:
@@ -58,6 +63,7 @@ def lines_of(page: OverviewPage) -> OverviewLines:
         end,
         series,
         tuple(one for one in page.percentiles if one[0] < end),
+        first_window=bool(page.series) and not series,
     )
 
 
@@ -71,14 +77,14 @@ def throughput(page: OverviewPage | OverviewLines) -> Any:
     """Return acknowledged messages per second, by topic."""
     figure = _drawn(page, throughput_lines(page), "%{y:,.1f}/s")
     figure.update_yaxes(range=[0, top(figure, least=1)])
-    return or_message(figure, page, NO_THROUGHPUT)
+    return or_message(figure, page, _empty(page, NO_THROUGHPUT))
 
 
 def error_rate(page: OverviewPage | OverviewLines) -> Any:
     """Return failed messages as a share of settled ones, by topic, with gaps where a topic settled none."""
     figure = _drawn(page, error_rate_lines(page), "%{y:.2f}%")
     figure.update_yaxes(range=[0, top(figure, least=5)], ticksuffix="%")
-    return or_message(figure, page, NO_ERROR_RATE)
+    return or_message(figure, page, _empty(page, NO_ERROR_RATE))
 
 
 def latency(page: OverviewPage | OverviewLines) -> Any:
@@ -90,7 +96,12 @@ def latency(page: OverviewPage | OverviewLines) -> Any:
         tickvals=[10.0**power for power in _DECADES],
         ticktext=[milliseconds(10.0 ** (power - 3)).replace(".0 ", " ") for power in _DECADES],
     )
-    return or_message(figure, page, NO_LATENCY)
+    return or_message(figure, page, _empty(page, NO_LATENCY))
+
+
+def _empty(page: OverviewPage | OverviewLines, text: str) -> str:
+    """Return the message of a chart without lines."""
+    return FIRST_WINDOW if isinstance(page, OverviewLines) and page.first_window else text
 
 
 def _drawn(page: OverviewPage | OverviewLines, lines: Sequence[ChartLine], hover: str) -> Any:

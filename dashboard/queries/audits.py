@@ -110,6 +110,17 @@ class TopicAudit:
     earlier: Audit | None = None
 
 
+class AuditSources(NamedTuple):
+    """Holds what an audit command needs to know: the brokers, whether they require a login, and where the ledger is.
+
+    `servers` is empty if the store does not know them. Without `ledger_in_store`, the ledger is on a telemetry topic.
+    """
+
+    servers: str = ""
+    secured: bool = False
+    ledger_in_store: bool = False
+
+
 @dataclass(frozen=True)
 class AuditFinding:
     """Holds a message with its position, and the state of its dead letter and its replay in this store."""
@@ -185,6 +196,14 @@ def findings(store: Store, audit_id: str, kind: str, limit: int) -> tuple[AuditF
         )
         for row in rows
     )
+
+
+def sources(store: Store, topic: str | None, cluster: str | None = None) -> AuditSources:
+    """Return the sources of an audit of this topic. None means any topic or cluster."""
+    (row,) = store.rows("audit_sources", topic=topic, cluster=cluster)
+    settings = orjson.loads(row["settings"] or "{}")
+    protocol = str(settings.get("security.protocol", "plaintext")).lower()
+    return AuditSources(settings.get("bootstrap.servers", ""), protocol != "plaintext", row["has_ledger"])
 
 
 def _audit(row: Mapping[str, Any], now: float) -> Audit:

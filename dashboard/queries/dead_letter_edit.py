@@ -52,16 +52,25 @@ def other_drafts(store: Store, who: str, message_id: str) -> list[tuple[str, flo
 
 
 def preview(store: Store, message_id: str, text: Draft) -> DraftPreview:
-    """Return what saving the draft would change."""
+    """Return what saving the draft would change. A value that cannot be read is a problem only once it is edited."""
     try:
         found = planned(Editor(store), message_id, text)
     except NotEdited as refusal:
         return DraftPreview(problem=refusal.reason, conflict=refusal.reason == CHANGED)
     except ConfigError as error:
         return DraftPreview(problem=str(error))
-    problem = found.refusals[0].reason if found.refusals else ""
+    refused = found.refusals[0] if found.refusals else None
+    if refused is not None and refused.kind == "unreadable" and _still_unreadable(store, text, message_id):
+        refused = None
+    problem = "" if refused is None else refused.reason
     differences = found.samples[0].differences if found.samples else ()
     return DraftPreview(differences, problem, replaces=found.replacements > 0)
+
+
+def _still_unreadable(store: Store, text: Draft, message_id: str) -> bool:
+    """Return whether the draft has the value of malformed input, above which the form asks for the correction."""
+    shown = form(store, message_id)
+    return shown is not None and shown.edits_value and text.value == shown.value
 
 
 def planned(editor: Editor, message_id: str, text: Draft) -> EditPreview:

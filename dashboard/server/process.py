@@ -18,6 +18,7 @@ from producer_core.dashboard.auth.oidc_return import OidcReturn
 from producer_core.dashboard.auth.sessions import LoginAttempts, LoginSessions
 from producer_core.dashboard.server import alert_worker, replay_worker, warm_up
 from producer_core.dashboard.server.command import launch_folder
+from producer_core.dashboard.server.download_ids import keep_download_ids
 from producer_core.dashboard.server.incident import READ_ONLY, is_incident
 from producer_core.dashboard.server.page_middleware import PageMiddleware
 from producer_core.dashboard.server.static_files import StaticFiles
@@ -43,6 +44,7 @@ def app_options(page: str) -> dict[str, Any]:
         replay_worker.worker_settings()  # an invalid file stops the start instead of the first replay
         read_policy()
     access.set_guard(guard)
+    keep_download_ids()
     base = get_option("server.baseUrlPath") or ""
     files = StaticFiles(Path(get_static_dir()), launch_folder() / "static")
     pages = Middleware(PageMiddleware, files=files, base=base, connect_early=not guard.rules.oidc)

@@ -150,7 +150,9 @@ def _related(path: Path, detail: alert_queries.AlertDetail) -> None:
         ("Dead letters from that time", header.link("dead-letters", range=None, **_query(dead_letters)))
     )
     if detail.topic is not None and item.rule in alert_wording.LOSS_RULES:
-        links.append(("Audits of the topic", header.link("fleet", topic=detail.topic, producer=None)))
+        links.append(
+            ("Audits of the topic", header.link("fleet", topic=detail.topic, producer=None, to="audits"))
+        )
     st.html(f'<div class="pc-related">{"".join(common.link_element(*one) for one in links)}</div>')
     if detail.topic is not None:
         _causes(path, detail.topic, detail)

@@ -64,7 +64,8 @@ def _draw(path: Path, audit_id: str) -> None:
         _facts(audit, now)
     _other_audits(page, now)
     common.heading("Run it again")
-    st.code(audit_wording.command(str(path), audit.topic), language=None, wrap_lines=True)
+    sources = audit_queries.sources(open_store(path), audit.topic, audit.cluster_id)
+    st.code(audit_wording.command(str(path), audit.topic, sources), language=None, wrap_lines=True)
 
 
 # findings

@@ -40,6 +40,7 @@ _TONES = {
     "restored": "good",
 }
 
+_MALFORMED = "Not sent: this input is not a valid message. Edit it, then replay it."
 _ERROR_TEXT_LABEL = {False: "Broker error text", True: "Input error"}
 """By whether the dead letter comes from a malformed input."""
 
@@ -199,7 +200,10 @@ def _trace_html(trace: RecordTrace) -> str:
 
 
 def _verdict(dead_letter: DeadLetter) -> None:
-    """Show whether a resend is safe, and the evidence for it."""
+    """Show whether a resend is safe, and the evidence for it. Malformed input has to be edited first."""
+    if dead_letter.never_a_message:
+        common.message("quiet", _MALFORMED)
+        return
     meaning = wording.VERDICTS.get(dead_letter.verdict, "unknown verdict")
     reason = wording.sentence_case(replay_wording.without_options(masked(dead_letter.verdict_reason)))
     text = f"{wording.sentence_case(dead_letter.verdict.replace('_', ' '))}: {meaning}. {reason}"

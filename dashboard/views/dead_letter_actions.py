@@ -18,6 +18,7 @@ from producer_core.dashboard.actions import action_code
 from producer_core.dashboard.queries.dead_letter_filter import DeadLetterQuery
 from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import action_menu, common, dead_letter_url, reads, replay_detail
+from producer_core.dashboard.wording import dry_run as dry_run_wording
 from producer_core.dashboard.wording import replays as replay_wording
 from producer_core.dlq import DeadLetterFilter
 from producer_core.errors import ReplayError, StoreError
@@ -175,7 +176,12 @@ def record_menu(path: Path, message_id: str, state: str) -> None:
 
 def _why_dry_run(offer: queries.ReplayOffer) -> str:
     return replay_wording.why_dry_run(
-        offer.count, queries.AT_ONCE, offer.doubtful, offer.left_out, offer.elsewhere
+        offer.count,
+        queries.AT_ONCE,
+        offer.doubtful,
+        offer.left_out,
+        offer.elsewhere,
+        skipped=dry_run_wording.skipped(offer.run) if offer.run else "",
     )
 
 

@@ -13,6 +13,7 @@ from producer_core.dashboard import actions
 from producer_core.dashboard.actions import edits
 from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.components.draft_form import Field, Typed, draft_form
+from producer_core.dashboard.components.scroll_into_view import scroll_into_view
 from producer_core.dashboard.queries import dead_letter_edit as edit_queries
 from producer_core.dashboard.queries.dead_letter_edit import DraftPreview
 from producer_core.dashboard.server.stores import open_store
@@ -26,8 +27,9 @@ from producer_core.events import DeadLetter
 _FORM = "pc-dead-letter-edit"
 _FIELDS, _RESULT, _CODE = "edit_fields", "edit_result", "edit_code"
 _CHANGED = "The text has changed since. Check the differences, then save again."
-_SESSION, _REPORTED = "edit_session", "edit_reported"
-"""The record whose form this session has drawn, and the last report of the browser that it has handled."""
+_SESSION, _REPORTED, _STARTED = "edit_session", "edit_reported", "edit_started"
+"""The record whose form this session has drawn, the last report of the browser that it has handled, and the record whose
+Edit button was pressed last."""
 
 
 def button(path: Path, dead_letter: DeadLetter) -> None:
@@ -59,9 +61,12 @@ def show(path: Path, dead_letter: DeadLetter, stamp: tuple[str, float, int]) -> 
     if form is None:
         return
     with st.container(key=_FORM):
+        scroll_into_view(
+            key=f"edit_scroll_{message_id}", enabled=st.session_state.get(_STARTED) == message_id
+        )
         common.heading("Edit")
         common.note("Message id, partition and time stay as they are. Drafts are saved while you type.")
-        draft = _fields(path, message_id, form, draft)
+        draft = _fields(path, dead_letter, form, draft)
         _review(path, message_id, draft, _preview(path, message_id, stamp, draft))
 
 
@@ -79,12 +84,16 @@ def _form_texts(path: Path, message_id: str, stamp: tuple[str, float, int], draf
 # the fields
 
 
-def _fields(path: Path, message_id: str, form: EditForm, draft: Draft) -> Draft:
+def _fields(path: Path, dead_letter: DeadLetter, form: EditForm, draft: Draft) -> Draft:
     """Draw the fields with the texts of the draft. Return the draft with what the browser reported."""
+    message_id = dead_letter.message_id
     if not form.edits_value:
         common.note(mask_or_hide(form.problem) or "The value cannot be edited here.")
     elif form.problem:
         common.message("warning", "The value is not JSON. Correct it below.")
+    if form.edits_key and dead_letter.source:
+        source = dead_letter_wording.visible_line(mask_or_hide(dead_letter.source), 200)
+        common.note(f"This is {source}.")
     fields = [
         *([Field("value", "Value (JSON)", draft.value, rows=_rows(form.value))] if form.edits_value else []),
         Field("headers", "Headers (JSON)", draft.headers, rows=min(_rows(form.headers), 4)),
@@ -225,6 +234,7 @@ def _result(message_id: str) -> None:
 
 def _start(path: Path, message_id: str) -> None:
     """Save a draft without a change; the form is shown as long as a draft exists."""
+    st.session_state[_STARTED] = message_id
     try:
         store = open_store(path)
         if edit_queries.draft(store, actions.user(), message_id) is not None:

@@ -10,9 +10,12 @@ import streamlit as st
 from producer_core._internal.masking import mask_text
 from producer_core.dashboard import wording
 from producer_core.dashboard.components.live_table import Cell, Column, Line, TablePart, TableRow, live_table
+from producer_core.dashboard.components.scroll_into_view import scroll_into_view
+from producer_core.dashboard.queries import audits as audit_queries
 from producer_core.dashboard.queries.audits import FAULTS, TopicAudit
 from producer_core.dashboard.queries.fleet import Fleet
 from producer_core.dashboard.queries.jobs import JobState
+from producer_core.dashboard.server.stores import open_store
 from producer_core.dashboard.views import common, header
 from producer_core.dashboard.wording import audits as audit_wording
 from producer_core.dashboard.wording import fleet as fleet_wording
@@ -102,12 +105,13 @@ _AUDIT_COLUMNS = (
 
 
 def audits(path: Path, page: Fleet, now: float) -> None:
+    scroll_into_view(key="fleet-audits-place", enabled=st.query_params.get("to") == "audits")
     common.heading("Audits")
     if not page.audits:
         common.note(audit_wording.NONE_YET)
         topic = header.selected_view().topic
-        command = audit_wording.command(str(path), topic) if topic else audit_wording.command(str(path))
-        st.code(command, language=None, wrap_lines=True)
+        sources = audit_queries.sources(open_store(path), topic)
+        st.code(audit_wording.command(str(path), topic or "TOPIC", sources), language=None, wrap_lines=True)
         return
     rows = [_audit(last, now) for last in page.audits[:_SHOWN_TOPICS]]
     live_table(_AUDIT_COLUMNS, rows, key="fleet-audits", alt="The last audit of each topic, faults first")

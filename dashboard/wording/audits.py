@@ -8,7 +8,7 @@ from typing import Literal
 
 from producer_core._internal.masking import mask_text
 from producer_core._internal.plural import plural
-from producer_core.dashboard.queries.audits import FAULTS, KINDS, Audit, TopicAudit
+from producer_core.dashboard.queries.audits import FAULTS, KINDS, Audit, AuditSources, TopicAudit
 from producer_core.dashboard.wording.numbers import count
 from producer_core.dashboard.wording.time import age, stamp
 
@@ -63,12 +63,17 @@ UNAUDITABLE = "unauditable"
 UNKNOWN = "Audit {} is not in this store. It may have expired or belong to another store."
 
 
-def command(store: str, topic: str = "TOPIC") -> str:
-    """Return the shell command that audits a topic for this store."""
-    options = (
-        f"--topic {shlex.quote(topic)} --ledger-topic telemetry -b BROKER:9092 --store {shlex.quote(store)}"
+_UNKNOWN = AuditSources()
+
+
+def command(store: str, topic: str = "TOPIC", sources: AuditSources = _UNKNOWN) -> str:
+    """Return the shell command that audits a topic for this store, with the values that the store knows."""
+    ledger = "" if sources.ledger_in_store else " --ledger-topic telemetry"
+    login = " --config-file client.properties" if sources.secured else ""
+    return (
+        f"producer-core pipeline integrity --topic {shlex.quote(topic)}{ledger} -b {shlex.quote(sources.servers or 'BROKER:9092')}"
+        f"{login} --store {shlex.quote(store)} --findings findings"
     )
-    return f"producer-core pipeline integrity {options} --findings findings"
 
 
 def query(path: str) -> str:

@@ -44,7 +44,7 @@ def skipped(run: DryRun) -> str:
         "newer record with the same key": run.skipped_newer,
         "topic does not exist": run.no_topic,
         "quarantined": run.quarantined,
-        "never a message": run.not_replayable,
+        "malformed, not edited": run.not_replayable,
         "other cluster": run.other_cluster,
         "cluster unknown": run.unknown_cluster,
         "already handled": run.changed,

@@ -91,13 +91,13 @@ def replay_label(number: int, *, at_once: bool) -> str:
     return f"Replay {number:,}" if at_once else f"Replay {number:,} …"
 
 
-def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int) -> str:
-    """Return why the button opens the dry run; empty where it sends."""
+def why_dry_run(number: int, most: int, doubtful: int, left_out: int, held: int, *, skipped: str = "") -> str:
+    """Return why the button opens the dry run; empty where it sends. `skipped` names the reasons for records left out."""
     reasons = []
     if doubtful:
         reasons.append(f"{plural(doubtful, 'record')} may already be on the broker")
     if left_out:
-        reasons.append(f"{plural(left_out, 'record')} would be skipped")
+        reasons.append(f"{plural(left_out, 'record')} would be skipped{f' ({skipped})' if skipped else ''}")
     if held:
         reasons.append(f"{plural(held, 'record is', 'records are')} already in a replay")
     if number > most:
@@ -328,6 +328,13 @@ def canary(operation: Operation) -> str:
 # after the end
 
 
+_NOT_FOUND = re.compile(
+    r"inconclusive, so not sent; to send anyway, use --inconclusive send if a duplicate does no harm\. "
+    r"The record is not on (\S+): the topic was read to its end \([^)]*\)"
+)
+"""The reason of one record that a search did not find; the result of a replay shows it for all of them."""
+
+
 def without_options(text: str) -> str:
     """Replace the option of the commands in a stored text by the choice of the page."""
     return text.replace("use --inconclusive send", "replay with “Send anyway”")
@@ -335,7 +342,8 @@ def without_options(text: str) -> str:
 
 def outcome(operation: Operation) -> tuple[Tone, str]:
     """Return a tone and the message that the runner stored."""
-    text = without_options(mask_text(operation.message or STATES[operation.state]))
+    text = mask_text(operation.message or STATES[operation.state])
+    text = without_options(_NOT_FOUND.sub(r"not found on \1, so kept as dead letters", text))
     whole = operation.acknowledged + operation.landed == operation.total
     tones = {"done": "good" if whole else "warning", "stopped": "bad", "failed": "bad", "cancelled": "quiet"}
     return tones.get(operation.state, "quiet"), text if text.endswith(".") else f"{text}."
@@ -352,7 +360,7 @@ def follow_up(operation: Operation, doubtful: int, *, listed: int) -> list[str]:
     if doubtful:
         records = plural(doubtful, "record") if doubtful <= listed else f"More than {listed:,} records"
         notes.append(
-            f"{records} may already be on the topic. If a second copy does no harm, replay with "
+            f"{records} may already be on the topic, or still arrive there. If a second copy does no harm, replay with "
             "“Send anyway”. Consumers that deduplicate by message id ignore the copy."
         )
     return notes

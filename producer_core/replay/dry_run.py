@@ -392,7 +392,7 @@ def _left_out(run: DryRun) -> Iterator[str]:
         yield (
             f"{records(run.not_replayable)} {_are(run.not_replayable)} left out because "
             f"{_they(run.not_replayable)} {_were(run.not_replayable)} never sent as {'a message' if run.not_replayable == 1 else 'messages'}. "
-            f"Fix {them(run.not_replayable)} at the source."
+            f"Edit {them(run.not_replayable)}, or fix {them(run.not_replayable)} at the source."
         )
     if run.quarantined:
         yield f"{records(run.quarantined)} {_are(run.quarantined)} left out: quarantined after repeated failures."

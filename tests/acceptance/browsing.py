@@ -198,6 +198,13 @@ def external_requests(page):
     return [url for url in page.requested if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
 
 
+def violations(page, axe):
+    """Return the accessibility violations of the page; `axe` is the fixture with axe's script."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
+
+
 def message(page, words):
     """Wait until a message of the page contains the words."""
     from playwright.sync_api import TimeoutError
@@ -225,20 +232,6 @@ def check(page, message_id):
 def button(page, name):
     """Return the button with this label, which Streamlit prefixes with the name of the icon."""
     return page.get_by_role("button", name=re.compile(rf"^(\w+\s)?{re.escape(name)}$"))
-
-
-def axe_script():
-    """Return the script that checks a page for accessibility."""
-    import axe_playwright_python
-
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-
-
-def violations(page, axe):
-    """Return the accessibility rules that the page violates, each with its element."""
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    return [f"{one['id']}: {node['html'][:160]}" for one in found for node in one["nodes"]]
 
 
 def replay(page, count):

@@ -458,7 +458,8 @@ class SendRun:
         state = self.state
         if state.progress is not None:
             state.progress.malformed(self._row)
-        source = f"{self._input.unit} {position} of {self._input.name}"
+        key = f', with the field "{self._options.key}" as its key' if self._options.key else ""
+        source = f"{self._input.unit} {position} of {self._input.name}{key}"
         self._producer.dead_letter(state.topic, raw, code="malformed", text=text, source=source)
         state.malformed += 1
         if len(state.problems) < _PROBLEMS_SHOWN:

@@ -116,7 +116,9 @@ def differences(edited: EditedDeadLetter, planned: PlannedRevision, view: Any) -
         if edited.now.has_fields:
             found += _field_differences(mask(edited.now.view), mask(view))
         else:
-            found.append(Difference("the value", _json(display_value(edited.value)), _json(mask(view))))
+            before = display_value(edited.value)  # the text of malformed input is not quoted as JSON
+            text = before if isinstance(before, str) else _json(before)
+            found.append(Difference("the value", text, _json(mask(view))))
     found += _header_differences(mask_headers(edited.headers), mask_headers(planned.headers))
     if planned.key != edited.key:
         found.append(Difference("the key", _json(display_key(edited.key)), _json(display_key(planned.key))))

@@ -53,3 +53,9 @@ SELECT found.message_id, partition, "offset", other_offset, text, stored.state A
        coalesce(stored.operation_id, replays.operation_id) AS operation_id
 FROM found LEFT JOIN stored USING (message_id) LEFT JOIN replays USING (message_id)
 ORDER BY partition, "offset", message_id;
+
+-- name: audit_sources
+-- Settings of the latest producer, if all producers use one cluster, and whether this store has a ledger of the topic.
+SELECT (SELECT CASE WHEN count(DISTINCT cluster_id) = 1 THEN arg_max(settings, seen_at) END FROM producers
+        WHERE cluster_id <> '' AND ($cluster IS NULL OR cluster_id = $cluster)) AS settings,
+       EXISTS (SELECT 1 FROM ledger WHERE $topic IS NULL OR topic = $topic) AS has_ledger;

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from producer_core.dlq import DeadLetterFilter
-from tests.acceptance.browsing import axe_script, button, check, go, listed, violations, window
+from tests.acceptance.browsing import button, check, go, listed, violations, window
 from tests.support import eventually
 
 pytestmark = pytest.mark.browser
@@ -32,7 +32,7 @@ def menu_of(page):
     return page.locator(".st-key-pc-dead-letters-bar").get_by_role("button", name="Copy as code")
 
 
-def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, address):
+def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, address, axe):
     go(page, f"{address}dead-letters?topic=copied")
     page.evaluate(_CLIPBOARD)
     chosen = listed(page, 2)[1]
@@ -46,7 +46,7 @@ def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, a
     assert names == [
         (action, text) for action in ("Replay", "Clear") for text in ("Copy as command", "Copy as Python")
     ]
-    assert violations(page, axe_script()) == []
+    assert violations(page, axe) == []
 
     page.keyboard.press("Escape")
     assert not items.first.is_visible() and menu_of(page).evaluate("one => one === document.activeElement")
@@ -63,7 +63,7 @@ def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, a
     menu_of(page).wait_for()  # the button has its name again
 
 
-def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(failed, browser, address):
+def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(failed, browser, address, axe):
     options = {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "has_touch": True}
     with failed.running(), window(browser, **options) as phone:
         go(phone, f"{address}dead-letters?topic=copied")
@@ -77,7 +77,7 @@ def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(fa
         menu_of(phone).tap()
         menu.wait_for()
         assert menu.evaluate(_IN_VIEW) and menu_of(phone).bounding_box()["height"] >= 40
-        assert violations(phone, axe_script()) == []
+        assert violations(phone, axe) == []
 
         failed.fail("copied", 1)
         button(phone, "Clear 3").wait_for()

@@ -14,7 +14,6 @@ from producer_core.store import Store
 from tests.acceptance.browsing import (
     HOSTILE,
     PAGES,
-    axe_script,
     button,
     check,
     drawn,
@@ -70,11 +69,6 @@ def look(request, browser, full):
     """Return one window for all pages of a colour scheme and size, so that they share its cache."""
     with full.running(), window(browser, **LOOKS[request.param]) as opened:
         yield opened
-
-
-@pytest.fixture(scope="module")
-def axe():
-    return axe_script()
 
 
 @pytest.mark.parametrize("title", PAGES)

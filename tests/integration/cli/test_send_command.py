@@ -131,9 +131,8 @@ def test_malformed_lines_become_dead_letters_with_their_bytes_and_other_lines_ar
     ).items()
     dead_letters = dead(path)
     assert [(dead_letter.source, dead_letter.value) for dead_letter in dead_letters] == [
-        ("line 2 of a.jsonl", b"not json"),
-        ("line 3 of a.jsonl", b'{"other":2}'),
-        ("line 4 of a.jsonl", b"\xff"),
+        (f'line {line} of a.jsonl, with the field "id" as its key', value)
+        for line, value in ((2, b"not json"), (3, b'{"other":2}'), (4, b"\xff"))
     ]
     assert {
         (dead_letter.code, dead_letter.verdict, dead_letter.replayable) for dead_letter in dead_letters

@@ -194,7 +194,7 @@ def test_each_selected_record_is_sent_skipped_or_in_doubt(store, clock, sees):
     assert (sends.to_send, sends.to_skip, sends.in_doubt) == (3, 1, 2)
     assert told.numbers(skips) == [
         ("Send", "2", "no broker has them"),
-        ("Skip", "3", "2 newer record with the same key, 1 never a message"),
+        ("Skip", "3", "2 newer record with the same key, 1 malformed, not edited"),
         ("In doubt", "1", "searched on their topics; kept if not found"),
     ]
 

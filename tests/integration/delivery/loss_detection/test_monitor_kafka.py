@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from producer_core.brokers import kafka as real
 from tests.conftest import needs
+from tests.fixtures.damaged_log import keep_batches
 from tests.fixtures.loss_monitor import MonitoredProducer
 from tests.support import eventually
 
@@ -119,7 +120,7 @@ def test_a_truncated_log_is_a_loss_with_numbers(cluster, topic, admin, producer_
         for _ in range(6):
             rig.send(1)  # one batch each
         cluster.stop_node(1)
-        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=producer_known)
+        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2)
         cluster.start_node(1)
         if not producer_known:
             with expire_producers(admin):
@@ -143,7 +144,7 @@ def test_an_overwritten_record_is_a_loss(cluster, topic):
         for _ in range(4):
             rig.send(1)
         cluster.stop_node(1)
-        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2, snapshots=False)
+        keep_batches(cluster.nodes[0].data / f"{topic}-0", 2)
         cluster.start_node(1)
         other.send(10)
         rig.loss_monitor.check(topic, 0)
@@ -152,18 +153,6 @@ def test_an_overwritten_record_is_a_loss(cluster, topic):
 
 
 # operations on the broker
-
-
-def keep_batches(folder, count, *, snapshots):
-    """Truncate a stopped broker's log after `count` batches. Without snapshots it knows only the producers in them."""
-    log = folder / f"{0:020d}.log"
-    data, end = log.read_bytes(), 0
-    for _ in range(count):
-        end += 12 + struct.unpack_from(">i", data, end + 8)[0]
-    log.write_bytes(data[:end])
-    for file in folder.iterdir():
-        if file.suffix in (".index", ".timeindex", ".snapshot"):
-            file.unlink()
 
 
 @contextlib.contextmanager

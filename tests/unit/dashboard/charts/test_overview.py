@@ -19,6 +19,18 @@ def test_an_empty_figure_shows_a_message(store):
     assert charts.waiting({}, "No dead letters wait.").layout.annotations[0].text == "No dead letters wait."
 
 
+def test_charts_without_a_complete_window_say_when_the_first_values_appear(store):
+    now = int(NOW) // 10 * 10 + 4.0
+    store.append(Batch("p", 0, (counts(now - 3, "orders", acknowledged=9, dead=1),)))
+    page = queries.overview(store, "15 min", now)
+    assert page.step == 10 and page.error_rate == 0.1
+
+    lines = charts.lines_of(page)
+
+    for figure in (charts.error_rate(lines), charts.throughput(lines), charts.latency(lines)):
+        assert figure.layout.annotations[0].text == "The first values appear within 10 s."
+
+
 def test_missing_data_is_a_gap_instead_of_a_zero(store):
     fill(store)
     drawn = charts.throughput(queries.overview(store, "5 min", NOW)).data[0]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from producer_core.dashboard.queries.audits import AuditedPart, audits, findings, one
+from producer_core.dashboard.queries.audits import AuditedPart, AuditSources, audits, findings, one, sources
 from producer_core.dashboard.wording import audits as wording
 from producer_core.dlq import DeadLetters
+from producer_core.store import Batch
 from tests.fixtures.audits import LOST, audited, job
-from tests.fixtures.pages import dead_letter
+from tests.fixtures.ledgers import SESSION, Acked, ledger_batches
+from tests.fixtures.pages import dead_letter, producer
 
 
 @pytest.mark.slow
@@ -117,3 +121,23 @@ def test_undecided_messages_are_counted_and_listed(store, now):
 
 def test_a_missing_audit_is_none(store, now):
     assert one(store, "missing", now) is None
+
+
+def test_the_sources_of_an_audit_are_the_brokers_of_the_producers_and_the_ledger_of_the_topic(store, now):
+    assert sources(store, "orders") == AuditSources()
+    plain = producer("p", now, settings='{"bootstrap.servers": "broker1:9092"}')
+    store.append(Batch("p", 0, producer=plain))
+    for batch in ledger_batches("l", [Acked(SESSION, 1, "orders", 0, 7)], cluster_id="c", sequence=1):
+        store.append(replace(batch, producer=plain._replace(producer_id="l", seen_at=now - 5)))
+
+    assert sources(store, "orders") == AuditSources("broker1:9092", ledger_in_store=True)
+    assert sources(store, "payments") == AuditSources("broker1:9092")
+
+
+def test_the_sources_of_an_audit_name_no_broker_if_the_store_has_several_clusters(store, now):
+    for name, cluster in (("a", "c"), ("b", "other")):
+        settings = f'{{"bootstrap.servers": "{name}:9092", "security.protocol": "SASL_SSL"}}'
+        store.append(Batch(name, 0, producer=producer(name, now, cluster_id=cluster, settings=settings)))
+
+    assert sources(store, None) == AuditSources()
+    assert sources(store, None, "other") == AuditSources("b:9092", secured=True)

@@ -68,3 +68,13 @@ def test_the_last_value_is_shown_where_the_store_has_no_history_of_the_metric(st
     text = texts(run(store.path, alert=item.alert_id))
 
     assert "Last memory usage: 97%; the threshold is 95%. The store keeps no history of it." in text
+
+
+def test_the_alert_of_a_loss_links_to_the_place_of_the_audits(store):
+    write(store, time.time() - 200, topic="orders", good=8, bad=0)
+    item = alert("acknowledged_lost", "orders/0", time.time() - 60, text="5 are missing")
+    fire(store, item)
+
+    text = texts(run(store.path, alert=item.alert_id))
+
+    assert "fleet?" in text and "topic=orders&amp;to=audits" in text

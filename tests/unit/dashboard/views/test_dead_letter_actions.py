@@ -83,7 +83,7 @@ def test_a_replay_larger_than_a_canary_sends_ten_records_first(path, store):
     [
         ({"verdict": "possibly_persisted"}, "may already be on the broker"),
         ({"verdict": "inconclusive"}, "may already be on the broker"),
-        ({"replayable": False}, "would be skipped"),
+        ({"replayable": False}, "1 record would be skipped (malformed, not edited)"),
     ],
 )
 def test_an_unsafe_selection_opens_the_dry_run(path, store, changes, reason):

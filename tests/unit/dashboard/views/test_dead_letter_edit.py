@@ -14,7 +14,7 @@ from producer_core.dlq.revisions import drafts
 from producer_core.dlq.revisions.drafts import Drafts
 from producer_core.dlq.revisions.editor import Editor
 from tests.fixtures.dead_letter_pages import dead_letter, page_of
-from tests.fixtures.edits import edit, fields
+from tests.fixtures.edits import add, edit, fields, malformed
 from tests.fixtures.pages import html_of
 from tests.fixtures.replays import message_id
 
@@ -271,3 +271,24 @@ def test_a_record_that_is_not_pending_has_no_edit_button(path, store, monkeypatc
     page = page_of(path, monkeypatch, letter=ONE, state="any")
 
     assert not [one for one in page.button if (one.key or "").startswith("dead_letter_edit_")]
+
+
+def test_the_form_of_malformed_input_names_its_place_and_shows_no_error_before_it_is_edited(
+    path, store, monkeypatch, browser
+):
+    (line,) = add(store, malformed(7))
+    page = page_of(path, monkeypatch, letter=line)
+    assert "Not sent: this input is not a valid message. Edit it, then replay it." in html_of(page)
+    page.button(key=f"dead_letter_edit_{line}").click().run()
+
+    shown = html_of(page)
+    assert "The value is not JSON. Correct it below." in shown and "No changes yet." in shown
+    assert "This is line 7 of orders.jsonl." in shown
+    assert "no fields that can be edited" not in shown
+
+    browser.type(page, value='{"order": 1, "amount": 2}')
+    assert "<th scope='row'>the value</th><td>{&quot;order&quot;: 1,, &quot;amount&quot;: 2}</td>" in html_of(
+        page
+    )
+    browser.type(page, value='{"order": 1,')
+    assert "The value cannot be saved: it is not JSON" in html_of(page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from producer_core.dashboard.queries.audits import audits, one
+from producer_core.dashboard.queries.audits import AuditSources, audits, one
 from producer_core.dashboard.wording import audits as wording
 from tests.fixtures.audits import WHOLE, audited
 
@@ -79,4 +79,13 @@ def test_the_audit_command_and_its_options_exist():
     from producer_core.cli.pipeline.integrity import integrity
 
     known = {option for parameter in integrity.params for option in parameter.opts}
-    assert {word for word in wording.command("s").split() if word.startswith("-")} <= known
+    for sources in (AuditSources(), AuditSources("broker1:9092", secured=True, ledger_in_store=True)):
+        words = wording.command("s", "orders", sources).split()
+        assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_audit_command_runs_as_it_is_if_the_store_knows_the_brokers_and_the_ledger():
+    command = wording.command("s.duckdb", "orders", AuditSources("b1:9092,b2:9092", ledger_in_store=True))
+    assert command == (
+        "producer-core pipeline integrity --topic orders -b b1:9092,b2:9092 --store s.duckdb --findings findings"
+    )

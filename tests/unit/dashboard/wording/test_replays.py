@@ -173,6 +173,21 @@ def test_the_result_of_a_replay_names_the_choice_of_the_page_not_an_option_of_th
     assert "to send anyway, replay with “Send anyway” if a duplicate does no harm" in shown
 
 
+def test_the_result_of_a_replay_speaks_of_all_records_that_were_not_found():
+    one = "use --inconclusive send if a duplicate does no harm. The record is not on a.b: the topic was read to its end (9 records)"
+    stored = f"Replayed 8 of 14; 1 was already on the topic; 5 skipped: inconclusive, so not sent; to send anyway, {one}"
+
+    tone, shown = replay_wording.outcome(
+        operation(state="done", message=stored, acknowledged=8, landed=1, total=14)
+    )
+
+    assert tone == "warning"
+    assert (
+        shown
+        == "Replayed 8 of 14; 1 was already on the topic; 5 skipped: not found on a.b, so kept as dead letters."
+    )
+
+
 @pytest.mark.parametrize(
     ("doubtful", "words"), [(1, "1 record may"), (50, "50 records may"), (51, "More than 50 records may")]
 )
