@@ -14,7 +14,6 @@ from producer_core._internal.identity import Identity, identify
 from producer_core.errors import ConfigError, NotPermitted
 from producer_core.roles.policy import ApprovalPolicy, Role, parse
 from producer_core.roles.policy_file import VARIABLE, read_policy
-from producer_core.store import required_features
 
 if TYPE_CHECKING:
     from producer_core.store import Store
@@ -111,6 +110,10 @@ def adopt_changed_file(store: Store, now: float) -> None:
 def _adopt(
     store: Store, policy: ApprovalPolicy, before: dict[str, Any] | None, *, who: str, origin: str, now: float
 ) -> None:
+    from producer_core.store import (
+        required_features,
+    )  # late: it loads DuckDB, which a producer without a store does not need
+
     with store.borrow(write=True) as connection:
         required_features.require(connection, required_features.APPROVALS, now=now)
     if before is None:
