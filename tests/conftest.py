@@ -61,14 +61,17 @@ def service_of(item):
     return next((name for name in SERVICES if item.get_closest_marker(name)), None)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Run the tests of a service in sequence in one worker, so that each service is started once."""
+    grouped = config.getoption("loadgroup", default=False)  # in a worker of `--dist loadgroup`
     items.sort(key=lambda item: ORDER[service_of(item)])
     for item in items:
         service = service_of(item)
         item.user_properties.append(("service", service or "none"))
-        item.add_marker(pytest.mark.xdist_group(service or item.nodeid.partition("::")[0]))
+        if grouped:
+            # What the marker xdist_group does. pytest-xdist 3.8 sets an attribute that pytest 9.2 no longer reads.
+            group = service or item.path.stem
+            item._id = type(item._id).parse(f"{item.nodeid}@{group}")
         if item.get_closest_marker("spark"):  # py4j leaves its sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
@@ -107,6 +110,16 @@ class WrittenLog:
 @pytest.fixture
 def caplog(caplog, log_queue):
     return WrittenLog(caplog, log_queue)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    """Remove the group from the name of a test, so that `--last-failed` finds the test. A worker still needs it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    name, at, group = report.nodeid.rpartition("@")
+    if at and "]" not in group:
+        report.nodeid = name
 
 
 def reported_service(report):
