@@ -15,7 +15,8 @@ const field = ({ name, label, rows, placeholder }, state) => {
   input.addEventListener('input', () => type(state, input))
   input.addEventListener('focus', () => { state.focused = input })
   input.addEventListener('blur', () => {
-    if (input.isConnected) state.focused = null
+    // The removal of an element ends its focus too, while it still counts as connected.
+    setTimeout(() => { if (state.focused === input && input.isConnected && document.activeElement !== input) state.focused = null })
     if (state.typed) report(state)
   })
   box.append(input)
