@@ -247,9 +247,9 @@ def _shell(store: Path, verb: str, *options: str, about: Sequence[str] = ()) -> 
     return "" if any("\0" in one for one in words) else shlex.join(["producer-core", *verb.split(), *words])
 
 
-def _python(store: Path, act: str) -> str:
+def _python(store: Path, act: str, definition: str = "") -> str:
     names = "DeadLetterFilter, Monitor" if "DeadLetterFilter(" in act else "Monitor"
-    return f"from producer_core import {names}\n\nMonitor({str(store)!r}).{act}\n"
+    return f"from producer_core import {names}\n\n{definition}Monitor({str(store)!r}).{act}\n"
 
 
 def _filter(where: DeadLetterFilter) -> str:
@@ -321,9 +321,7 @@ def _edit_code(store: Path, edited: EditedDeadLetter, change: FieldChange, where
         values = ", ".join(f"{name!r}: {value!r}" for name, (_, value) in zip(names, change.set, strict=True))
         return _python(store, f"edit({{{values}}}, {where}).go({reason!r})")
     body = "".join(f"    {line}\n" for line in _statements(edited.now.view, change))
-    act = _python(store, f"edit(change, {where}).go({reason!r})")
-    imports, code = act.split("\n\n", 1)
-    return f"{imports}\n\ndef change(value):\n{body}\n{code}"
+    return _python(store, f"edit(change, {where}).go({reason!r})", f"def change(value):\n{body}\n")
 
 
 def _statements(view: Any, change: FieldChange) -> Iterator[str]:

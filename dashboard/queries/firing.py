@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
-from producer_core.alerts.alert_groups import GROUPED_RULES, group_text
+from producer_core.alerts.alert_groups import GROUPED_RULES, merged_row
 from producer_core.alerts.conditions import (
     Absence,
     BurnRate,
@@ -59,9 +59,7 @@ def _line(row: Mapping[str, Any], rules: Mapping[str, AlertRule]) -> Hashable:
 
 
 def _merged(rows: Rows) -> Mapping[str, Any]:
-    first = rows[0]
-    text = group_text(first["rule"], [row["subject"] for row in rows], first["text"])
-    return {**first, "text": text, "alert_ids": tuple(row["alert_id"] for row in rows)}
+    return {**merged_row(rows), "alert_ids": tuple(row["alert_id"] for row in rows)}
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[bool, Urgency]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from producer_core._internal.join_names import join_names
 from producer_core.alerts.alert_state import Alert
@@ -72,6 +72,12 @@ def group_text(rule: str, topics: Sequence[str], text: str) -> str:
     if len(topics) < 2 or rule not in GROUPED_RULES:
         return text
     return _TEXTS[rule].format(count=len(topics), names=join_names(sorted(topics), most=_NAMED))
+
+
+def merged_row(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return rows of the table `alerts` that are shown as one: the first, with the text of the group."""
+    first = rows[0]
+    return {**first, "text": group_text(first["rule"], [row["subject"] for row in rows], first["text"])}
 
 
 def _group(items: Sequence[Alert]) -> AlertGroup:

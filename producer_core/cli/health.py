@@ -101,11 +101,9 @@ def assess(
 
 def _by_rule(alerts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the alerts, those of a rule about many topics as one."""
-    from producer_core.alerts.alert_groups import group_text, grouped
+    from producer_core.alerts.alert_groups import grouped, merged_row
 
-    for rows in grouped(alerts, rule=lambda row: str(row["rule"])):
-        first = rows[0]
-        yield {**first, "text": group_text(first["rule"], [row["subject"] for row in rows], first["text"])}
+    yield from map(merged_row, grouped(alerts, rule=lambda row: str(row["rule"])))
 
 
 def _of_producer(row: Mapping[str, Any], now: float) -> tuple[Status, str]:

@@ -16,6 +16,7 @@ from producer_core.delivery.ordering import Ordering
 from producer_core.delivery.prober import OnAmbiguous
 from producer_core.delivery.transport import KafkaTransport, TransportFactory
 from producer_core.errors import BrokerUnreachable, ConfigError
+from producer_core.native import Core
 
 if TYPE_CHECKING:
     from producer_core.delivery.journal import Journal
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 DeliveryGuarantee = Literal["at_least_once", "exactly_once"]
 JournalLevel = Literal["buffered", "process", "power"]
-Core = Literal["python", "native"]
 
 _DAY_MS = 24 * 3600 * 1000
 _CHOICES: Mapping[str, tuple[str, ...]] = {

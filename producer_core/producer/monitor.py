@@ -40,10 +40,10 @@ class HasStore(Protocol):
 class Monitor:
     """Shows a producer, a Store, or the path of a store or of an incident bundle: live in a notebook, as text in a terminal.
 
-    The same data is available as values: `history` and `to_frame` as frames, `selection` as what is brushed in a chart; `groups`, `dry_run`, `replay`, `edit` and
-    `clear` as values that a notebook displays as tables. A replay starts as a plan and sends nothing before its `go()`; an
-    edit starts as a preview and changes nothing before its `go(reason)`. The widget belongs to the dashboard and is loaded
-    through the entry point group `producer_core.dashboard`.
+    The same data is available as values: `history` and `to_frame` as frames, `selection` as what is brushed in a chart;
+    `groups`, `dry_run`, `replay`, `edit` and `clear` as values that a notebook displays as tables. A replay starts as a plan
+    and sends nothing before its `go()`; an edit starts as a preview and changes nothing before its `go(reason)`. The widget
+    belongs to the dashboard and is loaded through the entry point group `producer_core.dashboard`.
 
     `application` (an empty text: producers without a name) and `cluster` (an id) restrict all of it, also the dead letters
     that `replay` and `clear` select, unless their filter names others. `replays`, `requests` and `audit` show the whole store.

@@ -49,12 +49,13 @@ from producer_core.messages import (
     encode_value,
 )
 from producer_core.metrics.counters import Metrics
+from producer_core.native import Core
 from producer_core.producer import arguments
 from producer_core.producer.application import application_name
 from producer_core.producer.application import application_version as version_of
 from producer_core.producer.components import Components
 from producer_core.producer.dead_letter_api import DeadLetterApi
-from producer_core.producer.guarantees import Core, DeliveryGuarantee, Guarantees, JournalLevel
+from producer_core.producer.guarantees import DeliveryGuarantee, Guarantees, JournalLevel
 from producer_core.producer.options import ProducerOptions
 from producer_core.producer.send_batch import BatchReport, BatchSend
 from producer_core.producer.settings_arguments import with_settings_as_arguments

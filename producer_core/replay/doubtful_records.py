@@ -99,10 +99,9 @@ class DoubtfulRecord:
         }
         unknown = [dead_letter for dead_letter in dead_letters if dead_letter.message_id not in results]
         for topic in dict.fromkeys(dead_letter.topic for dead_letter in unknown):
-            next_ones = [one for one in following if one.topic == topic and one.verdict not in SAFE_VERDICTS]
-            results |= self._search(
-                self._probe, topic, [*(one for one in unknown if one.topic == topic), *next_ones]
-            )
+            of_topic = [one for one in (*unknown, *following) if one.topic == topic]
+            searched = [one for one in of_topic if one.verdict not in SAFE_VERDICTS]
+            results |= self._search(self._probe, topic, searched)
         return {
             dead_letter.message_id: results.get(dead_letter.message_id, _CANNOT_SEARCH)
             for dead_letter in dead_letters

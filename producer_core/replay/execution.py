@@ -335,13 +335,12 @@ class ReplayExecution:
             count = self._guard.room(self._strategy.in_flight, len(self._claimed))
             if count == 0:
                 return
-            sendable, outcomes = self._doubtful.search_first(self._claimed[:count], self._claimed[count:])
-            self._claimed = self._claimed[count:]
+            first, following = self._claimed[:count], self._claimed[count:]
+            sendable, outcomes = self._doubtful.search_first(first, following)
+            self._claimed = following
             self._record_outcomes([*outcomes, *self._strategy.send(sendable)])
-            if any(
-                one.ending == "pending" for one in outcomes
-            ):  # a broker is unavailable; search again later
-                self._rest_until = time.monotonic() + REST
+            if any(one.ending == "pending" for one in outcomes):
+                self._rest_until = time.monotonic() + REST  # a broker is unavailable; search again later
                 return
 
     def _give_back(self) -> None:

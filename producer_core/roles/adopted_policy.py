@@ -110,9 +110,8 @@ def adopt_changed_file(store: Store, now: float) -> None:
 def _adopt(
     store: Store, policy: ApprovalPolicy, before: dict[str, Any] | None, *, who: str, origin: str, now: float
 ) -> None:
-    from producer_core.store import (
-        required_features,
-    )  # late: it loads DuckDB, which a producer without a store does not need
+    # Late: it loads DuckDB, which a producer without a store does not need.
+    from producer_core.store import required_features
 
     with store.borrow(write=True) as connection:
         required_features.require(connection, required_features.APPROVALS, now=now)

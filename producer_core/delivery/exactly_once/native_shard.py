@@ -71,14 +71,9 @@ class NativeShard(Shard):
         self._mean_commit = _FIRST_COMMIT_S
         self._python_next = False  # the next transaction finds out what was wrong with this one
 
-    def _connect(self, transactional_id: str) -> TransactionalClient:
-        return NativeClient(
-            self._settings,
-            transactional_id,
-            statistics=lambda statistics: self._listener.statistics(self._number, statistics),
-            connection_error=self._listener.connection_error,
-            stopping=self._stopping.is_set,
-        )
+    @property
+    def _client_type(self) -> type[NativeClient]:
+        return NativeClient
 
     def _fence(self, transactional_id: str) -> TransactionalClient:
         client = super()._fence(transactional_id)
@@ -111,10 +106,8 @@ class NativeShard(Shard):
     def _is_plain(self, batch: Sequence[QueuedMessage]) -> bool:
         deliveries = [one.delivery for one in batch]
         partitions = {(one.topic, one.placement.partition) for one in deliveries}
-        return (
-            all(self._positions.settled_offset(partition) is not None for partition in partitions)
-            and len(split(deliveries, self._positions).rest) == len(batch)
-        )  # fmt: skip
+        are_known = all(self._positions.settled_offset(partition) is not None for partition in partitions)
+        return are_known and len(split(deliveries, self._positions).rest) == len(batch)
 
     # one transaction
 

@@ -509,8 +509,12 @@ class Shard:
             attempts += 1
             self._pause(min(5.0, 0.1 * 2 ** min(attempts, 6)))
 
+    @property
+    def _client_type(self) -> type[TransactionalClient]:
+        return TransactionalClient
+
     def _connect(self, transactional_id: str) -> TransactionalClient:
-        return TransactionalClient(
+        return self._client_type(
             self._settings,
             transactional_id,
             statistics=lambda statistics: self._listener.statistics(self._number, statistics),

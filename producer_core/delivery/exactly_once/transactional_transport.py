@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 from confluent_kafka import KafkaError
 
@@ -38,6 +38,7 @@ from producer_core.kafka.newer_keys import SequenceLookup
 from producer_core.kafka.partitioner import Partitioner, metadata_count
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.messages import MessageIds, Placement
+from producer_core.native import Core
 
 _MESSAGE_TIMEOUT_MS = 60_000
 """Message timeout inside a transaction, in milliseconds. One lost broker stalls all partitions for about 10 s."""
@@ -48,10 +49,6 @@ _FENCED_FIX = (
     "for this one and restart it. No message is lost: the journal keeps the uncommitted messages, and they are sent "
     "after the restart."
 )
-
-
-Core = Literal["python", "native"]
-"""The part that sends plain messages: Python, or a C library that does not hold Python's lock."""
 
 
 @dataclass(frozen=True)

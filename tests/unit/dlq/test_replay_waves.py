@@ -20,10 +20,10 @@ from producer_core.replay.operation import cancel, end_abandoned
 from producer_core.replay.outcome import AcknowledgedBatch, FailedReplay, RecordOutcome
 from producer_core.replay.rejections import rejected_by_broker
 from producer_core.store import Store, safe_verdicts
+from tests.fixtures import clocked_store
 from tests.fixtures.replays import (
     BY,
     CLUSTER,
-    FakeClock,
     add_dead_letters,
     dead_letter,
     states,
@@ -33,18 +33,7 @@ from tests.unit.dlq.test_count import assert_counts
 
 ALL = DeadLetterFilter()
 LEASE = 15.0
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-@pytest.fixture
-def store(tmp_path, clock):
-    opened = Store.open(tmp_path / "store.duckdb", clock=clock)
-    yield opened
-    opened.close()
+clock, store = clocked_store.clock, clocked_store.store
 
 
 def claims_of(store, clock, operation=None, *, owner="first", seen=None):

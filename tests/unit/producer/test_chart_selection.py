@@ -1,4 +1,4 @@
-"""Test the rows behind the brushed range of a chart, and what the browser reports of it."""
+"""Test the rows behind the brushed range of a chart, and what the browser reports."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ def brush(monitor, chart, since, until, *, step=2, group=""):
     monitor.widget().brush = {"chart": chart, "since": since, "until": until, "step": step, "group": group}
 
 
+def brush_all(monitor, state, chart):
+    """Report the range of all windows of a chart."""
+    until = state.since + state.step * len(chart.lines[0].values)
+    brush(monitor, chart.name, state.since, until, step=state.step)
+
+
 def test_nothing_brushed_is_an_empty_frame_with_the_columns_of_a_chart(monitor, now):
     nothing = monitor.selection
     brush(monitor, "throughput", int(now) // 2 * 2 - 20, int(now) + 2)
@@ -60,13 +66,7 @@ def test_nothing_brushed_is_an_empty_frame_with_the_columns_of_a_chart(monitor, 
 def test_the_brushed_windows_of_the_throughput_have_the_values_of_the_chart(monitor, now):
     state = widget_state.moment(monitor.store, now=now)
     chart = next(one for one in state.charts if one.name == "throughput")
-    brush(
-        monitor,
-        "throughput",
-        state.since,
-        state.since + state.step * len(chart.lines[0].values),
-        step=state.step,
-    )
+    brush_all(monitor, state, chart)
 
     frame = monitor.selection.to_frame()
 
@@ -174,13 +174,7 @@ def test_a_bundle_has_selections_too(tmp_path):
     state = widget_state.moment(monitor.store)
     chart = next(one for one in state.charts if one.name == "throughput")
 
-    brush(
-        monitor,
-        "throughput",
-        state.since,
-        state.since + state.step * len(chart.lines[0].values),
-        step=state.step,
-    )
+    brush_all(monitor, state, chart)
     rows = monitor.selection.to_frame()
     assert rows["acknowledged"].sum() > 0 and set(rows["topic"]) == {line.name for line in chart.lines}
 

@@ -22,8 +22,6 @@ from producer_core.dashboard import actions
 from producer_core.dashboard.actions import action_code, alerts, edits
 from producer_core.dashboard.actions.action_code import ActionCode
 from producer_core.dashboard.auth import access
-from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.auth.sessions import LoginSessions
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.dlq.approvals import requests
 from producer_core.dlq.revisions.drafts import Draft
@@ -43,6 +41,7 @@ from tests.fixtures.replays import (
     probe_with,
     write_heartbeat,
 )
+from tests.fixtures.sign_in import signed_in
 from tests.support import copied_store, eventually
 
 TOPIC = 'ord\'ers "x" $HOME; -y\n`id`'
@@ -454,11 +453,7 @@ def me(tmp_path, monkeypatch):
     name = system_user()
     roles = f'operator = ["ada", "{name}"]\napprover = ["{name}"]'
     write_policy(monkeypatch, tmp_path, f"[roles]\n{roles}\n[second_person]\nreplays_above = 0\n")
-    rules = AccessRules(passwords={name: ""})
-    guard = access.AccessGuard(rules, LoginSessions(rules.session), started=True)
-    token = guard.sessions.begin(name)
-    access.set_guard(guard)
-    monkeypatch.setattr(access, "_token", lambda: token)
+    signed_in(monkeypatch, name)
     yield name
     access.set_guard(access.AccessGuard())
 

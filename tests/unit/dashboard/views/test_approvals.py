@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from producer_core import replay
@@ -9,7 +11,6 @@ from producer_core.dashboard import actions
 from producer_core.dashboard.actions import exports
 from producer_core.dashboard.auth import access
 from producer_core.dashboard.auth.access_rules import AccessRules
-from producer_core.dashboard.auth.sessions import LoginSessions
 from producer_core.dlq.approvals import requests
 from tests.fixtures import replay_pages as replay_pages_fixtures
 from tests.fixtures.approvals import write_policy
@@ -17,7 +18,7 @@ from tests.fixtures.pages import rows_of, text_of
 from tests.fixtures.replay_actions import redrawn
 from tests.fixtures.replay_pages import ALL, opened
 from tests.fixtures.replays import add_dead_letters, preflight_done
-from tests.fixtures.sign_in import fire
+from tests.fixtures.sign_in import fire, signed_in
 
 store = replay_pages_fixtures.store
 
@@ -29,14 +30,7 @@ def policy(tmp_path, monkeypatch):
 
 @pytest.fixture
 def sign_in(monkeypatch, policy):
-    def of(name):
-        rules = AccessRules(passwords={name: ""})
-        guard = access.AccessGuard(rules, LoginSessions(rules.session), started=True)
-        token = guard.sessions.begin(name)
-        access.set_guard(guard)
-        monkeypatch.setattr(access, "_token", lambda: token)
-
-    yield of
+    yield partial(signed_in, monkeypatch)
     access.set_guard(access.AccessGuard())
 
 
