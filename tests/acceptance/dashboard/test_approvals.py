@@ -14,7 +14,7 @@ from producer_core.dlq import DeadLetterFilter
 from producer_core.dlq.approvals import requests
 from producer_core.store import Store
 from tests.acceptance.dashboard.test_sign_in import SECRET, command, keep, listening, sign_in
-from tests.fixtures.approvals import write_policy
+from tests.fixtures.approvals import adopt_policy
 from tests.fixtures.replays import CLUSTER, add_dead_letters, preflight_done, write_heartbeat
 from tests.support import eventually
 
@@ -27,15 +27,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def patch():
-    with pytest.MonkeyPatch.context() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def store(folder, patch):
-    write_policy(patch, folder)
+def store(folder):
     opened = Store.open(folder / "store.duckdb")
+    adopt_policy(opened.path, folder)
     stop = threading.Event()
 
     def beat():

@@ -22,7 +22,7 @@ from tests.acceptance.browsing import served, violations, window
 from tests.acceptance.dashboard.test_sign_in import SECRET, command, listening
 from tests.acceptance.incident_shop import incident_shop, numbers, orders_on
 from tests.acceptance.operator import Operator
-from tests.fixtures.approvals import write_policy
+from tests.fixtures.approvals import adopt_policy
 from tests.support import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.browser]
@@ -173,14 +173,9 @@ def test_one_broken_record_is_edited_and_sent(shop, kafka, browser, address, tmp
 
 
 @pytest.fixture
-def policy(tmp_path, monkeypatch):
-    """A policy that requires a second person, for the producer and the dashboard."""
-    write_policy(monkeypatch, tmp_path, POLICY)
-
-
-@pytest.fixture
-def sign_in_address(policy, shop, tmp_path):
-    """The dashboard with a password for each of two people."""
+def sign_in_address(shop, tmp_path):
+    """The dashboard of a shop whose big replays need a second person, with a password for each of two people."""
+    adopt_policy(shop.path, tmp_path, POLICY)
     (tmp_path / ".streamlit").mkdir()
     passwords = "".join(f'{name} = "{hashed(SECRET)}"\n' for name in ("ada", "grace"))
     (tmp_path / ".streamlit" / "secrets.toml").write_text(f"[dashboard.passwords]\n{passwords}")
