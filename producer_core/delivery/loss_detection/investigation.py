@@ -34,8 +34,8 @@ _REPORT_AFTER_ATTEMPTS = 5
 """Failed attempts after which `unknown` is reported."""
 _SAME_EVENT_S = 10.0
 """Seconds after an answer within which the same code on the same topic counts as the same event."""
-_LEADER_CHECK_INTERVAL_S = 5.0
-"""Seconds between two checks of a partition whose leader changes repeatedly."""
+_LOSS_CHECK_INTERVAL_S = 5.0
+"""Seconds between two checks of a partition whose leader changes, or whose offsets fall, repeatedly."""
 _MAX_FINDINGS = 1000
 """The number of findings kept."""
 _RECORD_PRESENT: tuple[Case, ...] = ("intact", "desynchronised")
@@ -85,14 +85,9 @@ class Investigation:
         self.questions.add(OpenQuestion(key, trigger, last, due, topic_id, message, suspicion, quiet))
 
     def add_routine_check(self, key: PartitionId, trigger: Trigger, last: Checkpoint, now: float) -> None:
-        """Add a question without an error code, with a minimum interval between two checks of a partition."""
+        """Add a question without a sign of loss, with a minimum interval between two checks of a partition."""
         if key not in self.questions:
-            self.add_question(
-                key,
-                trigger,
-                last,
-                max(now + BATCH_DELAY_S, self._checked.get(key, 0.0) + self._check_interval),
-            )
+            self.add_question(key, trigger, last, self._due(key, now, self._check_interval))
 
     def check_all(self, now: float) -> None:
         """Check every partition: the epoch rose, so the client encountered an error that it did not report."""
@@ -100,16 +95,23 @@ class Investigation:
             for partition, checkpoint in self.checkpoints.of(topic).items():
                 self.add_routine_check((topic, partition), "epoch_rose", checkpoint, now)
 
+    def offsets_fell(self, key: PartitionId, last: Checkpoint, now: float) -> None:
+        """Check soon after a broker acknowledged an offset at or below an earlier one: its log was truncated between them."""
+        if not self.questions.has_checkpoint(key, last):  # each batch until the log has regained its length
+            self.add_question(key, "not_rising", last, self._due(key, now, _LOSS_CHECK_INTERVAL_S))
+
     def leader_changed(self, key: PartitionId, change: LeaderChange, now: float) -> None:
         """Check soon after a leader change: records acknowledged before it may be lost with the old leader."""
         checkpoints = self.checkpoints.after_leader_change(key)
         if checkpoints:
-            due = min(self._checked.get(key, 0.0), now) + _LEADER_CHECK_INTERVAL_S
-            question = OpenQuestion(
-                key, "leader_changed", checkpoints[0], max(now + BATCH_DELAY_S, due), self.ids.get(key[0])
-            )
+            due = self._due(key, now, _LOSS_CHECK_INTERVAL_S)
+            question = OpenQuestion(key, "leader_changed", checkpoints[0], due, self.ids.get(key[0]))
             question.change, question.other_checkpoints = change, tuple(checkpoints[1:])
             self.questions.add(question)
+
+    def _due(self, key: PartitionId, now: float, interval: float) -> float:
+        """Return when to check a partition: soon, but not within `interval` seconds of its last check."""
+        return max(now + BATCH_DELAY_S, min(self._checked.get(key, 0.0), now) + interval)
 
     def add_late_checkpoints(self, questions: Sequence[OpenQuestion]) -> None:
         """Add checkpoints acknowledged before a leader change and reported since. Called right before the query."""
@@ -204,9 +206,9 @@ class Investigation:
             return []
         question.reported = True
         self._record_finding(finding)
-        if question.urgent:
+        if question.urgent or question.trigger == "not_rising":
             return [finding_notice(finding)]
-        if question.change is not None and not view.denied:
+        if question.must_be_answered and not view.denied:
             return []
         self.questions.remove(question)  # the next trigger asks again
         self._record_check(question.key, now)

@@ -214,13 +214,11 @@ class AckedLogMonitor(Hook):
         if topic not in investigation.ids and topic not in self._topics_without_id and previous is None:
             self._request_topic_id(topic, now)
         if previous is not None and lowest <= previous.offset:
-            self._add_routine_check((topic, partition), "not_rising", previous, now)
+            investigation.offsets_fell((topic, partition), previous, now)
+            self._changed.notify_all()
         elif previous is not None and now - previous.at > self._idle:
-            self._add_routine_check((topic, partition), "idle", previous, now)
-
-    def _add_routine_check(self, key: PartitionId, trigger: Any, previous: Checkpoint, now: float) -> None:
-        self._investigation.add_routine_check(key, trigger, previous, now)
-        self._changed.notify_all()
+            investigation.add_routine_check((topic, partition), "idle", previous, now)
+            self._changed.notify_all()
 
     def _on_duplicate(self, item: Acknowledged, now: float) -> None:
         """Look up a message acknowledged as DUPLICATE_SEQUENCE_NUMBER, whose offset is unknown."""

@@ -55,7 +55,7 @@ class OpenQuestion:
     @property
     def must_be_answered(self) -> bool:
         """Return whether the question stays open until it has an answer."""
-        return self.urgent or self.change is not None
+        return self.urgent or self.change is not None or self.trigger == "not_rising"
 
     def add_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Add checkpoints to check."""
@@ -98,7 +98,7 @@ class OpenQuestions:
         return len(self._open)
 
     def add(self, question: OpenQuestion) -> None:
-        """Add a question. A second trigger joins an open question of its partition, whose checkpoint is older."""
+        """Add a question. A second trigger joins an open question of its partition: the checkpoints of both are checked."""
         existing = self._open.get(question.key)
         if existing is None:
             if len(self._open) >= self._limit and not question.must_be_answered:
@@ -112,14 +112,24 @@ class OpenQuestions:
             existing.version += 1
             if question.urgent and not existing.urgent:
                 existing.trigger, existing.message = question.trigger, question.message
+            elif question.must_be_answered and not existing.must_be_answered:
+                existing.trigger = question.trigger
+            existing.add_checkpoints(
+                (*(() if question.last is None else (question.last,)), *question.other_checkpoints)
+            )
             if question.change is not None:
-                _join_change(existing, question)
+                _join_change(existing, question.change)
             if existing.suspicion is None:
                 existing.suspicion = question.suspicion
             elif question.suspicion is not None:
                 return
         if question.suspicion is not None:
             question.suspicion.open += 1
+
+    def has_checkpoint(self, key: PartitionId, checkpoint: Checkpoint) -> bool:
+        """Return whether the open question of a partition, if there is one, checks this checkpoint."""
+        existing = self._open.get(key)
+        return existing is not None and checkpoint in (existing.last, *existing.other_checkpoints)
 
     def remove(self, question: OpenQuestion) -> None:
         self._open.pop(question.key, None)
@@ -131,12 +141,14 @@ class OpenQuestions:
                 del self._open[key]
 
     def due(self, now: float, limit: int, *, urgent_only: bool = False) -> list[OpenQuestion]:
-        """Return the questions due now, urgent ones first. With `urgent_only`, leader changes count as due."""
+        """Return the questions due now, urgent ones first. `urgent_only` omits the routine ones, and a leader change or an
+        offset that did not rise counts as due.
+        """
         ready = [
             question
             for question in self._open.values()
             if (question.due <= now and (question.urgent or not urgent_only))
-            or (urgent_only and question.change is not None)
+            or (urgent_only and question.must_be_answered and not question.urgent)
         ]
         ready.sort(key=lambda question: (not question.urgent, question.due))
         return ready[:limit]
@@ -160,11 +172,7 @@ class OpenQuestions:
         )
 
 
-def _join_change(existing: OpenQuestion, question: OpenQuestion) -> None:
-    """Add a leader change to an open question: its checkpoints are checked too, without delay."""
-    assert question.change is not None
-    existing.change = question.change if existing.change is None else question.change.since(existing.change)
-    existing.add_checkpoints(
-        (*(() if question.last is None else (question.last,)), *question.other_checkpoints)
-    )
+def _join_change(existing: OpenQuestion, change: LeaderChange) -> None:
+    """Add a leader change to an open question, which is asked again without delay."""
+    existing.change = change if existing.change is None else change.since(existing.change)
     existing.late_added, existing.attempts = False, 0

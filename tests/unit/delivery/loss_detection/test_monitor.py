@@ -54,6 +54,49 @@ def test_an_offset_that_does_not_rise_is_a_loss_when_the_old_record_is_missing(r
     assert set(rig.monitor.lost) == {("orders", 0)}
 
 
+def test_a_loss_is_found_although_an_earlier_check_of_the_partition_has_no_answer_yet(rig):
+    rig.acknowledge(*range(100, 105))
+    rig.broker.views[0] = BrokerView(problem="no broker responded in time")
+    rig.fail("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    eventually(lambda: rig.broker.queries)
+    rig.acknowledge(*range(105, 150))
+
+    del rig.broker.views[0]
+    rig.broker.truncate(0, 132)
+    for offset in range(132, 150):
+        rig.acknowledge(offset)
+    rig.advance(60)
+
+    assert eventually(lambda: "acknowledged_lost" in rig.kinds())
+    assert rig.monitor.lost["orders", 0].numbers["last_acknowledged"] == 149
+
+
+def test_an_offset_that_does_not_rise_is_checked_until_there_is_an_answer(rig):
+    rig.acknowledge(*range(100, 150))
+    rig.broker.views[0] = BrokerView(problem="no broker responded in time")
+    rig.acknowledge(130)
+    for attempt in range(1, 9):
+        rig.advance(60)
+        eventually(lambda attempt=attempt: len(rig.broker.queries) >= attempt)
+    assert eventually(rig.kinds) == ["standing_unknown"]
+
+    rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
+    rig.advance(60)
+    assert eventually(lambda: rig.kinds()[1:]) == ["acknowledged_lost"]
+
+
+def test_a_second_loss_is_checked_soon_after_the_first(rig):
+    rig.acknowledge(*range(100, 150))
+    for high in (132, 120):
+        rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=high)
+        rig.advance(0.1)
+        rig.acknowledge(high - 1)
+        rig.advance(6)
+        eventually(lambda: not rig.monitor._investigation.questions)
+
+    assert rig.kinds() == ["acknowledged_lost", "acknowledged_lost"]
+
+
 def test_resuming_a_topic_closes_its_losses(rig):
     rig.acknowledge(*range(100, 150))
     rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=0, high=132)
