@@ -36,8 +36,8 @@ run: .venv/.run
 test: export PRODUCER_CORE_REQUIRE_SERVICES := 1
 test: .venv/.dev services units
 	@bad=0; \
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
 
 check: lint quick
 

@@ -38,7 +38,7 @@ _FIRST_TO_LAST = (
     "kafka3", "spark", "kafka", None, "prometheus", "alertmanager", "redis", "schema_registry", "jupyter", "browser",
 )  # fmt: skip
 ORDER = {name: index for index, name in enumerate(_FIRST_TO_LAST)}
-"""The slowest services start first, so that two workers end at about the same time."""
+"""The slowest services start first, so that all workers end at about the same time."""
 
 
 def pytest_configure():
@@ -61,17 +61,28 @@ def service_of(item):
     return next((name for name in SERVICES if item.get_closest_marker(name)), None)
 
 
+def group_of(item):
+    """Return the group of a test: the tests that share a service, so that it starts once, or the tests of one module.
+
+    Some modules start brokers of their own, and each module of browser tests starts a dashboard.
+    """
+    service = service_of(item)
+    starts_its_own = service == "browser" or (
+        service in ("kafka", "kafka3") and service not in item.fixturenames
+    )
+    return item.path.stem if service is None or starts_its_own else service
+
+
 def pytest_collection_modifyitems(config, items):
-    """Run the tests of a service in sequence in one worker, so that each service is started once."""
+    """Run the tests of a group in sequence in one worker, long tests first."""
     grouped = config.getoption("loadgroup", default=False)  # in a worker of `--dist loadgroup`
-    items.sort(key=lambda item: ORDER[service_of(item)])
+    items.sort(key=lambda item: (ORDER[service_of(item)], item.get_closest_marker("slow") is None))
     for item in items:
         service = service_of(item)
         item.user_properties.append(("service", service or "none"))
         if grouped:
             # What the marker xdist_group does. pytest-xdist 3.8 sets an attribute that pytest 9.2 no longer reads.
-            group = service or item.path.stem
-            item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+            item._id = type(item._id).parse(f"{item.nodeid}@{group_of(item)}")
         if item.get_closest_marker("spark"):  # py4j leaves its sockets to the garbage collector
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
@@ -88,9 +99,10 @@ def store(tmp_path):
 
 @pytest.fixture(autouse=True)
 def log_queue():
-    """The log queue, without the causes of earlier tests: each is written at most once a minute."""
+    """The log queue, without the lines and causes of earlier tests: each cause is written at most once a minute."""
     from producer_core._internal.log_queue import QUEUE
 
+    QUEUE.drain(5)
     with QUEUE._changed:
         QUEUE._causes.clear()
     return QUEUE

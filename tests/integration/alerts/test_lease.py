@@ -17,6 +17,8 @@ from producer_core.errors import StoreLocked
 from tests.fixtures.alerts import receiver, write
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 GONE = ("producer_gone", "p-1")
 
 

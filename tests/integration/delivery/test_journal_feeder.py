@@ -599,5 +599,6 @@ def test_a_message_that_was_synced_while_the_producer_closed_is_accepted(tmp_pat
     else:
         assert producer.send_message("orders", b"1") is not None
 
+    feeder.stop()
     with Journal.open(tmp_path / "j") as journal:
         assert journal.unsettled() == (3 if batch else 1)

@@ -24,6 +24,8 @@ from producer_core.simulate.dashboard_process import ReservedPort
 from producer_core.store import Store
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 STARTS_WITHIN = 120
 ENDS_WITHIN = 60
 

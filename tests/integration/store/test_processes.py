@@ -17,6 +17,8 @@ from producer_core.events import DeadLetter
 from producer_core.store import Batch, LatencyRow, ProducerRow, StatisticsRow, Store
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 processes = multiprocessing.get_context("spawn")
 TOPICS = 10
 

@@ -12,6 +12,8 @@ from producer_core.brokers import embedded
 from tests.fixtures.versions import FEATURE, VersionProcess, first, later
 from tests.support import ROOT, eventually
 
+pytestmark = pytest.mark.slow
+
 PAIRS = [("first", "present"), ("first", "requiring"), ("present", "requiring"), ("present", "additive")]
 """An earlier and a later version: the first that knows the list of required features, this one, and two later ones with
 one more migration, of which one also requires a feature that the others lack."""

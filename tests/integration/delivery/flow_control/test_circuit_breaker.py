@@ -13,6 +13,8 @@ from producer_core.brokers import kafka as real
 from producer_core.events import Hook
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 OPENS_WITHIN = 9
 """Statistics of the client, one a second, from an outage until the circuit is open at default settings: 10 s."""
 
