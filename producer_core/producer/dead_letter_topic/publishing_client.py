@@ -14,6 +14,7 @@ from producer_core.dlq.topics.topic_sender import Probe, PublishingProducer, Top
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.producer.dead_letter_topic.bounded_lookup import BoundedLookup
 from producer_core.producer.dead_letter_topic.client_settings import publishing_settings
+from producer_core.producer.dead_letter_topic.confirmed_lookup import ConfirmedLookup
 from producer_core.producer.dead_letter_topic.lookup_ahead import LookupAhead, Upcoming
 from producer_core.producer.dead_letter_topic.targets import TargetNames
 
@@ -37,7 +38,8 @@ class PublishingClient:
         upcoming: Upcoming = MappingProxyType({}),
     ) -> TopicSender:
         """Return a sender whose first lookup of a topic also looks for the upcoming dead letters."""
-        probe = LookupAhead(self._lookup, upcoming) if upcoming else self._lookup
+        confirmed = ConfirmedLookup(self._lookup, while_waiting)
+        probe = LookupAhead(confirmed, upcoming) if upcoming else confirmed
         return TopicSender(
             self.topic.dialect, probe=probe, while_waiting=while_waiting, partitions=targets.partitions
         )
