@@ -44,12 +44,12 @@ def show(path: Path, request: ApprovalRequest) -> None:
             common.note(approval_wording.NO_ROLE.format(approvers=decision.approvers or "none"))
 
 
-def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> None:
-    """Draw the pending requests of all replays, each with its replay and its buttons."""
+def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> frozenset[str]:
+    """Draw the pending requests of all replays, each with its buttons. Return the ids of their replays."""
     now = time.time()
     pending = [one for one in requests if one.state == "pending" and not one.expired(now)]
     if not pending:
-        return
+        return frozenset()
     common.heading(approval_wording.HEADING)
     for request in pending:
         with st.container(border=True, key=f"pc-request-{request.request_id}"):
@@ -57,6 +57,7 @@ def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> None:
             run_replay_action.show_error(request.operation_id)
             address = header.link("replays", operation=request.operation_id)
             st.html(f'<p class="pc-note">{common.link_element("Review the replay", address)}</p>')
+    return frozenset(one.operation_id for one in pending)
 
 
 def decided(requests: Sequence[ApprovalRequest]) -> None:

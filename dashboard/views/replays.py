@@ -68,8 +68,10 @@ def _all(path: Path, application: str | None, cluster: str | None) -> None:
             _none(filtered=filtered)
             return
         common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
-        approvals.waiting(path, page.requests)
+        waiting = approvals.waiting(path, page.requests)
         for row in page.under_way:
+            if row.operation.operation_id in waiting:
+                continue
             with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
                 _title(row, page.now)
                 replay_detail.show(path, row, page.now, listed=True)

@@ -93,6 +93,7 @@ def test_an_approver_approves_in_the_list_and_the_requester_starts(path, store, 
     page = opened(path)
     assert not page.exception
     assert "Replay 3 records (3 of orders)" in text_of(page)
+    assert text_of(page).count("Waiting for approval by a second person.") == 1
     page.text_input(key=f"decision_{found.request_id}").set_value("checked").run()
     page.button(key=f"approve_{found.request_id}").click().run()
     assert not page.exception
