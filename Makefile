@@ -31,13 +31,12 @@ run: .venv/.run
 	@exec $(BIN)/python -m producer_core.simulate.live --port $(PORT) $(if $(BOOTSTRAP),--bootstrap-servers $(BOOTSTRAP))
 
 # Tests of real processes can be late on a loaded machine. Failed tests run once more, alone, and both results are shown:
-# a real fault fails twice. Services wait more than they compute, so three workers share two cores; one worker drives the
-# dashboard's browser and one JupyterLab's.
+# a real fault fails twice. Services wait more than they compute, so four workers share two cores.
 test: export PRODUCER_CORE_REQUIRE_SERVICES := 1
 test: .venv/.dev services units
 	@bad=0; \
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "not browser and not jupyter" tests/integration tests/acceptance tests/scenarios || $(AGAIN) || bad=1; \
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "browser or jupyter" tests/acceptance || $(AGAIN) || bad=1; exit $$bad
 
 check: lint quick
 

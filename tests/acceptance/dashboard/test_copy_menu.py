@@ -57,10 +57,10 @@ def test_an_action_is_copied_with_the_keyboard_and_does_the_same(failed, page, a
     page.get_by_role("button", name="Copied", exact=True).wait_for()
     text = page.evaluate("taken")
     assert f"DeadLetterFilter(ids=('{chosen}',))" in text and ".clear(" in text
+    menu_of(page).wait_for()  # the button has its name again
     exec(compile(text, "<copied>", "exec"), {})
     assert failed.dead_letters.get(chosen).state == "archived"
     listed(page, 1)
-    menu_of(page).wait_for()  # the button has its name again
 
 
 def test_on_a_dark_phone_the_menu_is_in_view_and_stays_open_through_a_refresh(failed, browser, address, axe):
