@@ -38,8 +38,8 @@ _LOSS_CHECK_INTERVAL_S = 5.0
 """Seconds between two checks of a partition whose leader changes, or whose offsets fall, repeatedly."""
 _MAX_FINDINGS = 1000
 """The number of findings kept."""
-_RECORD_PRESENT: tuple[Case, ...] = ("intact", "desynchronised")
-"""Cases in which the record in question is in the log."""
+_CHECKPOINT_DONE: tuple[Case, ...] = ("intact", "desynchronised", "retention_removed")
+"""Cases in which the record in question is in the log, or older than the log. A later one may be lost nevertheless."""
 
 
 class Investigation:
@@ -171,7 +171,7 @@ class Investigation:
             question.seen_lost = True
             question.due = now + self._confirm_delay
             return []
-        if finding.case in _RECORD_PRESENT and question.next_checkpoint(view, now):
+        if finding.case in _CHECKPOINT_DONE and question.next_checkpoint(view, now):
             return []
         self.questions.remove(question)
         self._denied.discard(finding.topic)

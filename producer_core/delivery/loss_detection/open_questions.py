@@ -114,6 +114,7 @@ class OpenQuestions:
                 existing.trigger, existing.message = question.trigger, question.message
             elif question.must_be_answered and not existing.must_be_answered:
                 existing.trigger = question.trigger
+            existing.last = existing.last or question.last
             existing.add_checkpoints(
                 (*(() if question.last is None else (question.last,)), *question.other_checkpoints)
             )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from producer_core.delivery.loss_detection import AckedLogMonitor, BrokerView
 from producer_core.events import AttemptFailed
 from tests.fixtures.loss_monitor import SESSION, MonitorRig, ack
@@ -69,6 +71,21 @@ def test_a_loss_is_found_although_an_earlier_check_of_the_partition_has_no_answe
 
     assert eventually(lambda: "acknowledged_lost" in rig.kinds())
     assert rig.monitor.lost["orders", 0].numbers["last_acknowledged"] == 149
+
+
+@pytest.mark.parametrize("known", [(), (100, 104)], ids=["nothing acknowledged", "removed by retention"])
+def test_a_loss_is_found_although_the_earlier_check_has_nothing_to_compare(rig, known):
+    rig.acknowledge(*known)
+    rig.broker.views[0] = BrokerView(problem="no broker responded in time")
+    rig.fail_partition("OUT_OF_ORDER_SEQUENCE_NUMBER", 0)
+    eventually(lambda: rig.monitor._investigation.questions)
+    rig.acknowledge(*range(105, 150))
+
+    rig.broker.views[0] = BrokerView(exists=True, topic_id="A", low=105, high=132)
+    rig.acknowledge(131)
+    rig.advance(60)
+
+    assert eventually(lambda: "acknowledged_lost" in rig.kinds())
 
 
 def test_an_offset_that_does_not_rise_is_checked_until_there_is_an_answer(rig):
