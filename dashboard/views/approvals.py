@@ -25,7 +25,7 @@ def show(path: Path, request: ApprovalRequest) -> None:
     now = time.time()
     tone, text = approval_wording.status(request, now)
     common.message(tone, text)
-    if request.state != "pending" or request.expired(now):
+    if not request.can_be_decided(now):
         return
     common.sentence(approval_wording.effect(request))
     common.note(approval_wording.requested(request, now))
@@ -44,12 +44,10 @@ def show(path: Path, request: ApprovalRequest) -> None:
             common.note(approval_wording.NO_ROLE.format(approvers=decision.approvers or "none"))
 
 
-def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> frozenset[str]:
-    """Draw the pending requests of all replays, each with its buttons. Return the ids of their replays."""
-    now = time.time()
-    pending = [one for one in requests if one.state == "pending" and not one.expired(now)]
+def waiting(path: Path, pending: Sequence[ApprovalRequest]) -> None:
+    """Draw requests that can be decided, each with its buttons."""
     if not pending:
-        return frozenset()
+        return
     common.heading(approval_wording.HEADING)
     for request in pending:
         with st.container(border=True, key=f"pc-request-{request.request_id}"):
@@ -57,12 +55,11 @@ def waiting(path: Path, requests: Sequence[ApprovalRequest]) -> frozenset[str]:
             run_replay_action.show_error(request.operation_id)
             address = header.link("replays", operation=request.operation_id)
             st.html(f'<p class="pc-note">{common.link_element("Review the replay", address)}</p>')
-    return frozenset(one.operation_id for one in pending)
 
 
 def decided(requests: Sequence[ApprovalRequest]) -> None:
     """Draw the requests that can no longer be decided. In an incident bundle, expired ones stay pending."""
-    found = [one for one in requests if one.state != "pending" or one.expired(time.time())]
+    found = [one for one in requests if not one.can_be_decided(time.time())]
     if not found:
         return
     common.heading("Requests")

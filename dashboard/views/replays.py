@@ -68,9 +68,12 @@ def _all(path: Path, application: str | None, cluster: str | None) -> None:
             _none(filtered=filtered)
             return
         common.message(*replay_wording.replays_summary([row.operation for row in page.under_way]))
-        waiting = approvals.waiting(path, page.requests)
+        now = time.time()
+        pending = [one for one in page.requests if one.can_be_decided(now)]
+        approvals.waiting(path, pending)
+        shown_above = {one.operation_id for one in pending}
         for row in page.under_way:
-            if row.operation.operation_id in waiting:
+            if row.operation.operation_id in shown_above:
                 continue
             with st.container(border=True, key=f"pc-replay-{row.operation.operation_id}"):
                 _title(row, page.now)

@@ -113,7 +113,7 @@ class Fuzzer:
             self.core.client.begin_transaction()
             self.core.begin()
         except (KafkaException, AssertionError):
-            self.core = None
+            self.drop()
 
     def columns(self):
         self.core.columns(self.rng.choice((0, 1, 10, 100_000)))
@@ -140,10 +140,10 @@ class Fuzzer:
 
 
 def wait_registered():
-    """Wait until the transaction has registered its partitions.
+    """Wait for longer than a transaction takes to register its partitions.
 
     librdkafka 2.16 aborts the process if a client is destroyed at the moment at which it sends AddPartitionsToTxn, also
-    without the core: the request fails on the broker's thread before the main thread has counted it.
+    without the core.
     """
     time.sleep(0.3)
 

@@ -57,6 +57,11 @@ class OpenQuestion:
         """Return whether the question stays open until it has an answer."""
         return self.urgent or self.change is not None or self.trigger == "not_rising"
 
+    @property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """Return the checkpoints that are still to be checked."""
+        return (() if self.last is None else (self.last,)) + self.other_checkpoints
+
     def add_checkpoints(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Add checkpoints to check."""
         by_offset = {
@@ -115,9 +120,7 @@ class OpenQuestions:
             elif question.must_be_answered and not existing.must_be_answered:
                 existing.trigger = question.trigger
             existing.last = existing.last or question.last
-            existing.add_checkpoints(
-                (*(() if question.last is None else (question.last,)), *question.other_checkpoints)
-            )
+            existing.add_checkpoints(question.checkpoints)
             if question.change is not None:
                 _join_change(existing, question.change)
             if existing.suspicion is None:
@@ -130,7 +133,7 @@ class OpenQuestions:
     def has_checkpoint(self, key: PartitionId, checkpoint: Checkpoint) -> bool:
         """Return whether the open question of a partition, if there is one, checks this checkpoint."""
         existing = self._open.get(key)
-        return existing is not None and checkpoint in (existing.last, *existing.other_checkpoints)
+        return existing is not None and checkpoint in existing.checkpoints
 
     def remove(self, question: OpenQuestion) -> None:
         self._open.pop(question.key, None)

@@ -112,6 +112,9 @@ class ApprovalRequest:
     def expired(self, now: float) -> bool:
         return now >= self.expires_at
 
+    def can_be_decided(self, now: float) -> bool:
+        return self.state == "pending" and not self.expired(now)
+
 
 def get_request(store: Store, request_id: str) -> ApprovalRequest:
     """Return a request by its id, or by the unique beginning of its id; raise ReplayError if there is none."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from producer_core.dlq.topics.topic_sender import Probe
 from producer_core.kafka.record_lookup import ProbeResult
 
-CONFIRM_AFTER_S = 3.0
+CONFIRM_AFTER_S = 3
 """Seconds between the two lookups. A broker that continues after a pause appends what it had received within that time,
 unless it is overloaded: Kafka has no bound for it."""
 
@@ -31,7 +31,7 @@ class ConfirmedLookup:
         missing = [one for one, result in results.items() if result.outcome == "not_found"]
         if not missing:
             return results
-        for _ in range(round(CONFIRM_AFTER_S)):
+        for _ in range(CONFIRM_AFTER_S):
             self._sleep(1.0)
             self._while_waiting()
         return {**results, **self._probe(topic, missing, since_ms)}
