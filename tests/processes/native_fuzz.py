@@ -126,8 +126,7 @@ class Fuzzer:
         self.core.client.purge()
 
     def close(self):
-        self.core.client.purge()
-        wait_registered()
+        end_transaction(self.core.client)
         self.core.client.close()
         with contextlib.suppress(*EXPECTED):
             self.core.produce(self.messages(), 0)
@@ -135,17 +134,15 @@ class Fuzzer:
         self.core = None
 
     def drop(self):
-        wait_registered()
+        end_transaction(self.core.client)
         self.core = None
 
 
-def wait_registered():
-    """Wait for longer than a transaction takes to register its partitions.
-
-    librdkafka 2.16 aborts the process if a client is destroyed at the moment at which it sends AddPartitionsToTxn, also
-    without the core.
-    """
-    time.sleep(0.3)
+def end_transaction(client):
+    """Do what TransactionalClient.destroy does before a client is destroyed."""
+    client.purge()
+    with contextlib.suppress(KafkaException):
+        client.abort_transaction(0.001)
 
 
 def fork():
@@ -187,9 +184,9 @@ def main(seconds, seed, core=None):
         ended.set()
         for thread in threads:
             thread.join()
-        wait_registered()
         for fuzzer in fuzzers:
-            fuzzer.core = None
+            if fuzzer.core is not None:
+                fuzzer.drop()
         signal.setitimer(signal.ITIMER_REAL, 0)
     gc.collect()
     assert not errors, errors

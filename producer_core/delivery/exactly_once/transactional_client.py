@@ -2,7 +2,8 @@
 
 It is never closed and never used again after an error. Closing a broken client blocks, and after an abort a late
 request of the old transaction can still commit half of the next one (kafka-real-notes 2.3). Only the fence of a new
-client with the same id, `init_transactions`, ends the requests and transactions of the old client.
+client with the same id, `init_transactions`, ends the requests and transactions of the old client. A client is told to
+abort before it is destroyed, so that it sends no further request; its successor does not rely on that.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ logger = queued_logger(__name__)
 
 _CALL_TIMEOUT_S = 1.0
 """The longest duration of one call into the client, so that it reacts to stop() and serves callbacks."""
+_ABORT_TIMEOUT_S = 0.001
+"""Seconds that an abort before the destruction may take. The client registers no partitions from its first step on."""
 _COLLECT_S = 0.5
 """Seconds for which the remaining reports of a failed transaction are collected."""
 _MISSING_OFFSET = KafkaError(KafkaError._INCONSISTENT, "a message was acknowledged without its offset")
@@ -283,12 +286,18 @@ class TransactionalClient:
             raise ClientStopped
 
     def destroy(self) -> None:
-        """Drop the client without waiting. The next fence or the timeout ends its open transaction."""
+        """Drop the client without waiting. The next fence or the timeout ends its open transaction.
+
+        librdkafka 2.16 aborts the process if a client is destroyed while it sends AddPartitionsToTxn (`txn_req_cnt > 0` in
+        rdkafka_txnmgr.c). After the first step of an abort, which needs no broker, it sends no such request.
+        """
         producer, self._producer = self._producer, None
         if producer is not None:
             with contextlib.suppress(Exception):
                 producer.purge()
                 producer.poll(0)
+            with contextlib.suppress(Exception):
+                producer.abort_transaction(_ABORT_TIMEOUT_S)
 
 
 def _rejection(failed: KafkaException) -> KafkaError:

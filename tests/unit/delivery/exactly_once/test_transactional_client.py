@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -112,3 +114,11 @@ def test_a_commit_without_a_response_may_have_happened_even_if_the_client_refuse
 
 def test_a_transaction_with_a_failed_record_is_not_committed():
     assert not failure(Broker(KafkaError(KafkaError._MSG_TIMED_OUT))).may_have_committed
+
+
+@pytest.mark.slow
+def test_a_client_that_is_destroyed_during_its_first_requests_does_not_end_the_process():
+    command = [sys.executable, "-m", "tests.processes.destroyed_clients", "10", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) > 50
