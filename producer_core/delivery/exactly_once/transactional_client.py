@@ -2,8 +2,8 @@
 
 It is never closed and never used again after an error. Closing a broken client blocks, and after an abort a late
 request of the old transaction can still commit half of the next one (kafka-real-notes 2.3). Only the fence of a new
-client with the same id, `init_transactions`, ends the requests and transactions of the old client. A client is told to
-abort before it is destroyed, so that it sends no further request; its successor does not rely on that.
+client with the same id, `init_transactions`, ends the requests and transactions of the old client. Before its
+destruction a client aborts, so that it registers no further partitions; its successor does not rely on that.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from producer_core._internal.plural import plural
 from producer_core.config import DEFAULT_SERVERS, ClientConfig, client_config, pop_servers
 from producer_core.dlq import DeadLetterFilter, DeadLetters, replay_waves
 from producer_core.dlq.codec import OLDEST_FIRST
+from producer_core.dlq.topics.confirmed_lookup import ConfirmedLookup
 from producer_core.dlq.topics.origin import WrittenDialect
 from producer_core.dlq.topics.slice_publisher import PublicationEvents, SlicePublisher
 from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSender, prober
@@ -179,7 +180,7 @@ class _PublishJob:
 
     def run(self, producer: PublishingProducer, stopping: Callable[[], bool], progress: Progress) -> None:
         events = PublicationEvents(self.store, who=self.who, origin=self.origin, clock=self.clock)
-        probe = prober(self.config.settings)
+        probe = ConfirmedLookup(prober(self.config.settings), self._renew_lease)
         sender = TopicSender(self.dialect, probe=probe, while_waiting=self._renew_lease)
         publisher = SlicePublisher(events, sender, only_dead=self.where.state == "dead", again=self.again)
         processed = 0

@@ -8,13 +8,13 @@ from functools import cached_property
 from types import MappingProxyType
 
 from producer_core.config import ClientConfig
+from producer_core.dlq.topics.confirmed_lookup import ConfirmedLookup
 from producer_core.dlq.topics.dead_letter_topic import DeadLetterTopic
 from producer_core.dlq.topics.publisher import OpenProducer, check_topics
 from producer_core.dlq.topics.topic_sender import Probe, PublishingProducer, TopicSender, prober
 from producer_core.kafka.record_lookup import ProbeResult
 from producer_core.producer.dead_letter_topic.bounded_lookup import BoundedLookup
 from producer_core.producer.dead_letter_topic.client_settings import publishing_settings
-from producer_core.producer.dead_letter_topic.confirmed_lookup import ConfirmedLookup
 from producer_core.producer.dead_letter_topic.lookup_ahead import LookupAhead, Upcoming
 from producer_core.producer.dead_letter_topic.targets import TargetNames
 

@@ -16,8 +16,11 @@ from confluent_kafka.admin import AdminClient
 from producer_core import ReliableKafkaProducer, replay
 from producer_core.dlq import DeadLetterFilter, DeadLetters, topics
 from producer_core.dlq.timeline import timeline
+from producer_core.dlq.topics import publisher
 from producer_core.dlq.topics.slice_publisher import PublicationEvents
+from producer_core.dlq.topics.topic_sender import prober
 from producer_core.errors import ConfigError, StoreError
+from producer_core.messages import parse_id
 from producer_core.replay.claims import ReplayClaims
 from producer_core.store import Store
 from tests.factories import replay_runner
@@ -185,6 +188,34 @@ def test_records_of_an_interrupted_publication_are_found_and_not_sent_twice(kafk
     assert (second.published, second.found, second.failed) == (0, len(BODIES), 0)
     assert times(kafka, f"{topic}-dlt", b"one") == 1
     assert publish(store, kafka, topic).already == len(BODIES)
+
+
+def test_a_record_that_the_broker_appends_after_the_first_lookup_is_not_sent_again(
+    kafka, topic, store, monkeypatch
+):
+    """As by a broker that hung while the command was killed, and that continues when the command is repeated."""
+    dead_letters = add_dead_letters(store, kafka, topic)
+    PublicationEvents(store, **WHO, clock=time.time).add(
+        "publishing", {one.message_id: f"to {topic}-dlt" for one in dead_letters}
+    )
+    late = [(one.key, one.value, [("pc-id", parse_id(one.message_id))]) for one in dead_letters[:2]]
+
+    def slow_broker(settings):
+        probe = prober(settings)
+
+        def look(*request):
+            found = probe(*request)
+            put(kafka, f"{topic}-dlt", late)
+            late.clear()
+            return found
+
+        return look
+
+    monkeypatch.setattr(publisher, "prober", slow_broker)
+    second = publish(store, kafka, topic)
+
+    assert (second.published, second.found, second.failed) == (len(BODIES) - 2, 2, 0)
+    assert times(kafka, f"{topic}-dlt", b"one") == 1
 
 
 def test_a_missing_or_compacted_topic_is_rejected(kafka, topic, store):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from producer_core.dlq.topics.confirmed_lookup import CONFIRM_AFTER_S, ConfirmedLookup
 from producer_core.errors import ProducerClosed
 from producer_core.kafka.record_lookup import ProbeResult
-from producer_core.producer.dead_letter_topic.confirmed_lookup import CONFIRM_AFTER_S, ConfirmedLookup
 
 NOT_FOUND = ProbeResult("not_found", None, None, 3, "The record is not on the topic.")
 UNKNOWN = ProbeResult("inconclusive", None, None, 0, "No broker responded.", transient=True)
