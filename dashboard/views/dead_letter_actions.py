@@ -66,11 +66,12 @@ def bar(
             _clear_button(path, offer, press)
             _menu(path, offer, "actions_code")
             _hint(where, offer, followed)
-        if offer.count and offer.active:
-            common.message("warning", mask_text(offer.active))
-        if offer.count and offer.refused:
-            _cannot_replay(path, offer)
-    _result(path, followed)
+    if followed is not None and followed.operation.ended:
+        _result(path, followed)
+        _warnings(path, where, offer)  # they apply to the remaining dead letters
+    else:
+        _warnings(path, where, offer)
+        _result(path, followed)
 
 
 def _followed(path: Path) -> queries.ReplayRow | None:
@@ -194,6 +195,16 @@ def _hint(where: DeadLetterFilter, offer: queries.ReplayOffer, followed: queries
         if any(one.operation_id == own for one, _ in offer.held):
             return  # the replay is drawn below
         common.note(_why_dry_run(offer))
+
+
+def _warnings(path: Path, where: DeadLetterFilter, offer: queries.ReplayOffer) -> None:
+    """Show why a replay of the selected dead letters may fail, or cannot start."""
+    if where.state == "archived" or not offer.count:
+        return
+    if offer.active:
+        common.message("warning", mask_text(offer.active))
+    if offer.refused:
+        _cannot_replay(path, offer)
 
 
 def _cannot_replay(path: Path, offer: queries.ReplayOffer) -> None:

@@ -64,6 +64,19 @@ def test_the_page_warns_that_the_cause_may_still_be_active(path, store):
     assert "The cause may still be active: 3 new dead letters within 2 min" in text_of(bar(path))
 
 
+@pytest.mark.slow
+def test_the_result_of_a_replay_stands_above_the_warning_about_the_remaining_dead_letters(path, store):
+    add_dead_letters(store, 3, failed_at=time.time() - 20)
+    page = bar(path)
+    page.button(key="replay").click().run()
+    assert text_of(page).index("The cause may still be active") < text_of(page).index("a running producer picks")
+
+    assert actions.cancel_replay(store, only_replay(store).operation_id).ok
+    page = redrawn(page)
+
+    assert text_of(page).index("ancelled") < text_of(page).index("The cause may still be active")
+
+
 def test_the_page_does_not_warn_of_an_old_cause(path, store):
     add_dead_letters(store, 3)
     assert "Their cause" not in text_of(bar(path))
