@@ -130,8 +130,19 @@ class Cluster:
             )
 
     def partitions(self, topic: str, *, timeout: float = 10.0) -> set[int]:
-        """Return the numbers of a topic's partitions, without creating it. Raise BrokerError if it does not exist."""
-        return {partition.id for partition in self._described(topic, timeout).partitions}
+        """Return the numbers of a topic's partitions, without creating it.
+
+        Raise BrokerError if it does not exist, BrokerUnreachable if no broker responds in time.
+        """
+        futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=timeout)
+        try:
+            found = _described(topic, futures[topic], timeout)
+        except BrokerError as error:
+            if not _timed_out(error.__cause__):
+                raise
+            self._admin.poll(0)  # the errors of the connection
+            raise self._unreachable(timeout, permanent=False) from error
+        return {partition.id for partition in found.partitions}
 
     def topic(self, name: str, *, timeout: float = 10.0) -> TopicView:
         """Return a topic's replicas, limits and the client's permissions. Raise BrokerError if it cannot be described."""
@@ -187,12 +198,6 @@ class Cluster:
                 return False
             raise _query_error("The permission for transactions cannot be checked", error) from error
         return True
-
-    def _described(self, topic: str, timeout: float) -> TopicDescription:
-        futures = self._admin.describe_topics(
-            TopicCollection([topic]), include_authorized_operations=True, request_timeout=timeout
-        )
-        return _described(topic, futures[topic], timeout)
 
     def _topic_settings(self, names: Sequence[str], timeout: float) -> dict[str, Mapping[str, str]]:
         """Return the settings of each topic, without the topics whose settings may not be read."""
@@ -256,6 +261,12 @@ def _described(topic: str, future: Future[Any], timeout: float) -> TopicDescript
         return future.result(timeout + 1)
     except (KafkaException, FutureTimeout) as error:
         raise BrokerError(f"Topic {topic!r} cannot be described: {_text(error)}.") from error
+
+
+def _timed_out(error: BaseException | None) -> bool:
+    return isinstance(error, FutureTimeout) or (
+        isinstance(error, KafkaException) and error.args[0].code() == KafkaError._TIMED_OUT
+    )
 
 
 def _topic_view(name: str, found: TopicDescription, settings: Mapping[str, str]) -> TopicView:

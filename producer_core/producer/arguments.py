@@ -50,9 +50,7 @@ def key_of(key_extractor: Callable[[Any], Any], value: Any) -> Any:
     try:
         return key_extractor(value)
     except Exception as error:
-        raise InvalidMessage(
-            f"key_extractor failed: {type(error).__name__}: {short_repr(error.args)}."
-        ) from error
+        raise InvalidMessage(f"key_extractor failed: {short_repr(error, 80)}.") from error
 
 
 def check(
@@ -263,6 +261,12 @@ def check_topic_filter(topic: Any, *, optional: bool = True) -> None:
         raise ConfigError(
             f"topic={short_repr(topic)} is not a topic name.", fix=f"Pass the name as a string{every}."
         )
+
+
+def check_topic_name(topic: Any) -> None:
+    """Raise ConfigError unless a topic can have this name."""
+    if not is_topic_name(topic):
+        raise ConfigError(f"topic={short_repr(topic)} is not a topic name.", fix=TOPIC_RULE)
 
 
 def check_replay(topic: Any, max_messages: Any, timeout: Any, inconclusive: Any) -> None:

@@ -567,11 +567,14 @@ class ReliableKafkaProducer:
         return Cluster(self.config).metadata(timeout, topic)
 
     def partitions_for(self, topic: str, timeout: float = 10.0) -> set[int]:
-        """Return the numbers of a topic's partitions, without creating it. Raise BrokerError if it does not exist."""
+        """Return the numbers of a topic's partitions, without creating it.
+
+        Raise BrokerError if it does not exist, BrokerUnreachable if no broker responds within `timeout` seconds.
+        """
         from producer_core.kafka.cluster import Cluster
 
         self._shutdown.check()
-        arguments.check_topic_filter(topic, optional=False)
+        arguments.check_topic_name(topic)
         arguments.check_timeout(timeout)
         return Cluster(self.config).partitions(topic, timeout=timeout)
 

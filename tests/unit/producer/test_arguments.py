@@ -339,6 +339,7 @@ def test_a_failing_key_extractor_rejects_only_its_message(producer):
         "orders", [{"id": 1}, {}, {"id": 3}], key_extractor=lambda order: order["id"]
     )
     assert (result["sent"], result["failed"]) == (2, 1)
+    assert str(result["results"][1].error) == "key_extractor failed: KeyError('id')."
 
 
 @pytest.mark.parametrize("message_id", [5, None, "", b"x", ["a"]])

@@ -36,9 +36,9 @@ def test_the_partitions_of_a_topic_are_a_set_of_numbers(producer):
     assert producer.partitions_for("orders") == {0, 1, 2}
 
 
-@pytest.mark.parametrize("topic", [None, 5, b"orders", ["orders"]])
-def test_a_topic_that_is_no_text_is_refused(producer, topic):
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize("topic", [None, 5, b"orders", ["orders"], "", "a" * 300, "a/b", "."])
+def test_a_topic_without_a_valid_name_is_refused(producer, topic):
+    with pytest.raises(ConfigError, match="is not a topic name"):
         producer.partitions_for(topic)
 
 
@@ -55,6 +55,14 @@ def test_without_a_broker_the_metadata_is_unreachable():
         pytest.raises(BrokerUnreachable, match="No broker responded at 127"),
     ):
         producer.list_topics(timeout=0.5)
+
+
+def test_without_a_broker_the_partitions_are_unreachable():
+    with (
+        ReliableKafkaProducer("127.0.0.1:9", **QUIET) as producer,
+        pytest.raises(BrokerUnreachable, match=r"No broker responded at 127.*Connection refused"),
+    ):
+        producer.partitions_for("orders", timeout=0.5)
 
 
 def test_async_with_closes_the_producer_and_leaves_the_event_loop_free():
