@@ -389,6 +389,19 @@ def librdkafka_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**_translate(rest)[0], **own}
 
 
+def check_setting(name: str, value: Any) -> None:
+    """Raise ConfigError if the value of one setting is not valid, whatever the others are."""
+    given = {name: value}
+    own = _own_settings(given)
+    pop_registry_settings(given)
+    chosen, origin = _translate(given)
+    pop_auto(chosen)
+    _check_values(chosen, origin)
+    if (block := own.get("max_block_ms")) is not None:
+        block_seconds(block)
+    id_format(own.get(ID_FORMAT_SETTING, DEFAULT_ID_FORMAT))
+
+
 def _own_settings(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the settings that librdkafka does not have, with dots or underscores, and return them."""
     own: dict[str, Any] = {}

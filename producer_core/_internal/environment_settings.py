@@ -10,23 +10,40 @@ from producer_core.errors import ConfigError
 PREFIX = "PRODUCER_CORE_"
 CONFIG_FILE = "PRODUCER_CORE_CONFIG"
 _FILE = "_FILE"
-_NOT_CLIENT_SETTINGS = ("ALERT", "APPLICATION", "CONFIG", "MASKING", "REQUIRE_SERVICES", "STORE", "TEST")
-"""How the names of the other variables begin."""
+_ROUTES = ("ALERT_WEBHOOK", "ALERTMANAGER")
+_OTHER_VARIABLES = (
+    *(name + suffix for name in _ROUTES for suffix in ("", _FILE, "_TOKEN", f"_TOKEN{_FILE}")),
+    "ALERTS", "APPLICATION", "APPLICATION_VERSION", "CONFIG", "MASKING", "POLICY", "STORE",
+    "REQUIRE_SERVICES", "TEST_CORE", "TEST_RUN",
+)  # fmt: skip
+"""The variables that the producer, the commands, the dashboard and the project's tests read themselves."""
 
 
 def setting_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield each variable of a client setting with the setting's name and value.
 
-    A variable with the suffix `_FILE` names a file that contains the value. Raise ConfigError if it cannot be read.
+    A variable with the suffix `_FILE` names a file that contains the value. Raise ConfigError if it cannot be read, and
+    for a variable whose name only begins like one of the others.
     """
     for variable, value in sorted(environment.items()):
         name = variable.removeprefix(PREFIX)
-        if name == variable or not value or name.startswith(_NOT_CLIENT_SETTINGS):
+        if name == variable or not value or name in _OTHER_VARIABLES:
             continue
+        _check_name(variable, name)
         if name.endswith(_FILE):
             yield variable, name.removesuffix(_FILE).lower(), _content(variable, Path(value))
         else:
             yield variable, name.lower(), value
+
+
+def _check_name(variable: str, name: str) -> None:
+    similar = [other for other in _OTHER_VARIABLES if name.startswith(f"{other}_")]
+    if name and not similar:
+        return
+    raise ConfigError(
+        f"The environment variable {variable} is unknown.",
+        fix=f"Did you mean {PREFIX}{max(similar, key=len)}?" if similar else "Unset it.",
+    )
 
 
 def _content(variable: str, path: Path) -> str:

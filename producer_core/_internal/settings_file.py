@@ -12,7 +12,7 @@ from producer_core.errors import ConfigError
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the settings in a file: one JSON object, or `name=value` lines with # comments."""
-    text = _text(path)
+    text = _decoded(path, _content(path))
     if text.lstrip().startswith("{"):
         try:
             found = orjson.loads(text)
@@ -30,9 +30,18 @@ def read_settings(path: Path) -> dict[str, Any]:
     return pairs
 
 
-def _text(path: Path) -> str:
+def _decoded(path: Path, content: bytes) -> str:
+    """Return the text without the byte order mark that some editors write."""
     try:
-        return path.read_bytes().decode(errors="replace")
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number = content[: error.start].count(b"\n") + 1
+        raise ConfigError(f"Line {number} of {path} is not UTF-8.", fix="Save the file as UTF-8.") from error
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
             f"The file {path} does not exist.", fix="Check the path of the settings file."

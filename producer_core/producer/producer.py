@@ -23,6 +23,7 @@ from producer_core.config import (
     RetryConfig,
     block_seconds,
     client_config,
+    pop_servers,
     servers_and_settings,
 )
 from producer_core.delivery.connection_state import ConnectionState
@@ -218,17 +219,20 @@ class ReliableKafkaProducer:
         components.start(self, run_replays=run_replays)
 
     @classmethod
-    def from_env(cls, config: Mapping[str, Any] | None = None, **options: Any) -> Self:
+    def from_env(cls, config: Mapping[str, Any] | str | Path | None = None, **options: Any) -> Self:
         """Create a producer with the settings of the environment variables `PRODUCER_CORE_*`.
 
         `PRODUCER_CORE_BOOTSTRAP_SERVERS` and `PRODUCER_CORE_LINGER_MS` set `bootstrap.servers` and `linger.ms`, and so on.
         `PRODUCER_CORE_SASL_PASSWORD_FILE` names a file with the value. `PRODUCER_CORE_CONFIG` names a file of settings,
-        which the variables override. `config` overrides both. `options` are those of the class.
+        which the variables override. `config` overrides both, and so do `options`, which are the arguments of the class.
         """
         from producer_core.producer.environment import merged, settings_from
 
-        settings = merged(settings_from(os.environ), config or {})
-        return cls(config=settings, **options)
+        servers, given = servers_and_settings(options.pop("bootstrap_servers", DEFAULT_SERVERS), config)
+        settings = settings_from(os.environ)
+        if servers is not DEFAULT_SERVERS and servers:
+            pop_servers(settings)
+        return cls(servers, merged(settings, given), **options)
 
     # sending
 

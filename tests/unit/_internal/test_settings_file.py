@@ -38,6 +38,22 @@ def test_an_invalid_file_is_refused_with_the_location_of_the_error(tmp_path, tex
         read_settings(file)
 
 
+def test_a_file_that_is_not_utf_8_is_refused_with_the_line(tmp_path):
+    file = tmp_path / "client.properties"
+    file.write_bytes(b"acks=all\nclient.id=caf\xe9\n")
+
+    with pytest.raises(ConfigError, match=r"Line 2 of .*client\.properties is not UTF-8"):
+        read_settings(file)
+
+
+@pytest.mark.parametrize("text", ["client.id=café", '{"client.id": "café"}'])
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, text):
+    file = tmp_path / "client.properties"
+    file.write_text(text, encoding="utf-8-sig")
+
+    assert read_settings(file) == {"client.id": "café"}
+
+
 def test_a_missing_file_and_a_directory_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         read_settings(tmp_path / "client.properties")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from producer_core import ConfigError, ReliableKafkaProducer
@@ -9,6 +12,7 @@ from producer_core.producer import producer as producer_module
 from producer_core.producer.environment import settings_from
 from producer_core.testing import InMemoryTransport
 
+ROOT = Path(__file__).parents[3]
 QUIET = {"store": None, "run_replays": False, "health_check_interval": 3600}
 
 
@@ -57,6 +61,30 @@ def test_arguments_take_precedence_over_variables_and_these_over_the_file(monkey
         )
 
 
+@pytest.mark.parametrize("servers", [["b:1"], "b:1", {"bootstrap.servers": "b:1"}])
+def test_the_brokers_of_the_call_take_precedence_over_those_of_the_environment(monkeypatch, servers):
+    environment = {"PRODUCER_CORE_BOOTSTRAP_SERVERS": "a:1", "PRODUCER_CORE_LINGER_MS": "2"}
+    with from_env(monkeypatch, environment, bootstrap_servers=servers) as producer:
+        assert producer.bootstrap_servers == ["b:1"]
+        assert producer.config.settings["linger.ms"] == "2"
+
+
+def test_the_brokers_of_two_arguments_must_agree(monkeypatch):
+    with pytest.raises(ConfigError, match="Keep one"):
+        from_env(monkeypatch, {}, bootstrap_servers="b:1", config={"bootstrap.servers": "c:1"})
+
+
+def test_from_env_accepts_the_path_of_a_file_as_config(monkeypatch, tmp_path):
+    (tmp_path / "client.properties").write_text("linger.ms=3\n")
+    environment = {"PRODUCER_CORE_BOOTSTRAP_SERVERS": "a:1", "PRODUCER_CORE_LINGER_MS": "2"}
+    for path in (tmp_path / "client.properties", str(tmp_path / "client.properties")):
+        with from_env(monkeypatch, environment, config=path) as producer:
+            assert producer.bootstrap_servers == ["a:1"]
+            assert producer.config.settings["linger.ms"] == "3"
+    with pytest.raises(ConfigError, match="must be a dict"):
+        from_env(monkeypatch, environment, config=5)
+
+
 def test_the_settings_of_schemas_are_client_settings(monkeypatch):
     environment = {
         "PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",
@@ -85,6 +113,87 @@ def test_a_secret_file_that_cannot_be_read_is_named(tmp_path):
 def test_an_unknown_setting_names_its_variable_and_a_known_one():
     with pytest.raises(ConfigError, match=r"PRODUCER_CORE_LINGER_MZ is not valid.*Did you mean 'linger"):
         settings_from({"PRODUCER_CORE_LINGER_MZ": "5"})
+
+
+def test_every_variable_of_the_documents_is_known(tmp_path):
+    """The values here do not suit every setting; only an unknown name counts."""
+    (tmp_path / "value").write_text("")
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    named = set(re.findall(r"PRODUCER_CORE_[A-Z_]+[A-Z]", pages))
+    assert {"PRODUCER_CORE_POLICY", "PRODUCER_CORE_SASL_PASSWORD_FILE"} <= named
+    for variable in named:
+        value = tmp_path / "value" if variable.endswith(("_FILE", "_CONFIG")) else "1"
+        try:
+            settings_from({variable: str(value)})
+        except ConfigError as error:
+            assert "nknown" not in str(error), variable
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "target"),
+    [
+        ("BOOTSTRAP_SERVERS=a:1", "METADATA_BROKER_LIST=b:1", "bootstrap.servers"),
+        ("LINGER_MS=7", "QUEUE_BUFFERING_MAX_MS=9", "linger.ms"),
+        ("SASL_PASSWORD=one", "SASL_PASSWORD_FILE={file}", "sasl.password"),
+    ],
+)
+def test_two_variables_that_contradict_each_other_are_both_named(tmp_path, first, second, target):
+    (tmp_path / "two").write_text("two")
+    pairs = (text.format(file=tmp_path / "two").split("=") for text in (first, second))
+    environment = {f"PRODUCER_CORE_{name}": value for name, value in pairs}
+
+    with pytest.raises(ConfigError, match=" and ".join(environment) + f" both set {target}"):
+        settings_from(environment)
+
+
+def test_two_variables_may_agree_and_a_derived_setting_may_have_its_own(tmp_path):
+    environment = {
+        "PRODUCER_CORE_LINGER_MS": "7",
+        "PRODUCER_CORE_QUEUE_BUFFERING_MAX_MS": "7",
+        "PRODUCER_CORE_REQUEST_TIMEOUT_MS": "9000",
+        "PRODUCER_CORE_SOCKET_TIMEOUT_MS": "8000",
+    }
+    assert settings_from(environment) == {
+        "linger.ms": "7",
+        "request.timeout.ms": "9000",
+        "socket.timeout.ms": "8000",
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("CONFIG_FILE", "Did you mean PRODUCER_CORE_CONFIG"),
+        ("STORE_PATH", "Did you mean PRODUCER_CORE_STORE"),
+        ("APPLICATION_NAME", "Did you mean PRODUCER_CORE_APPLICATION"),
+        ("APPLICATION_FILE", "Did you mean PRODUCER_CORE_APPLICATION"),
+        ("ALERT_WEBHOOK_TOKENS", "Did you mean PRODUCER_CORE_ALERT_WEBHOOK"),
+        ("", "Unset it"),
+    ],
+)
+def test_a_misspelt_variable_of_another_feature_is_an_error(variable, meant):
+    with pytest.raises(ConfigError, match=rf"PRODUCER_CORE_{variable} is unknown\. {meant}"):
+        settings_from({f"PRODUCER_CORE_{variable}": "x"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("LINGER_MS", "abc"), ("MAX_BLOCK_MS", "soon"), ("MESSAGE_ID_FORMAT", "json"), ("ACKS", "most")],
+)
+def test_a_client_setting_with_an_invalid_value_names_its_variable(variable, value):
+    with pytest.raises(ConfigError, match=f"PRODUCER_CORE_{variable} is not valid.*{value}"):
+        settings_from({f"PRODUCER_CORE_{variable}": value})
+
+
+@pytest.mark.parametrize("line", ["linger.mz=1", "linger.ms=abc", "max_bytes_per_second=x"])
+def test_a_setting_of_the_file_that_is_not_valid_names_the_file(tmp_path, line):
+    file = tmp_path / "client.properties"
+    file.write_text(line)
+
+    with pytest.raises(
+        ConfigError, match=f"The file {file} of .*PRODUCER_CORE_CONFIG is not valid.*{line[:5]}"
+    ):
+        settings_from({"PRODUCER_CORE_CONFIG": str(file)})
 
 
 def test_the_variables_of_other_features_are_no_client_settings(tmp_path):
