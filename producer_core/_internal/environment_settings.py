@@ -1,4 +1,4 @@
-"""Read the client settings that environment variables name, as containers set them."""
+"""Read the environment variables that containers set: client settings, and whether there is a default store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from producer_core.errors import ConfigError
 
 PREFIX = "PRODUCER_CORE_"
 CONFIG_FILE = "PRODUCER_CORE_CONFIG"
+STORE = "PRODUCER_CORE_STORE"
 _FILE = "_FILE"
 _ROUTES = ("ALERT_WEBHOOK", "ALERTMANAGER")
 _OTHER_VARIABLES = (
@@ -17,6 +18,11 @@ _OTHER_VARIABLES = (
     "REQUIRE_SERVICES", "TEST_CORE", "TEST_RUN",
 )  # fmt: skip
 """The variables that the producer, the commands, the dashboard and the project's tests read themselves."""
+
+
+def is_store_disabled(environment: Mapping[str, str]) -> bool:
+    """Return whether `PRODUCER_CORE_STORE=none` disables the default store."""
+    return environment.get(STORE, "").strip().lower() == "none"
 
 
 def setting_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

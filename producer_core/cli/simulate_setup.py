@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from producer_core._internal.environment_settings import is_store_disabled
 from producer_core.cli import open_store, output
 from producer_core.cli.lazy_group import Failed
 
@@ -38,7 +40,8 @@ def shop_of(path: Path | None) -> DataGenerationConfig:
 
 
 def store_of(path: Path | None, no_store: bool) -> Any:
-    return None if no_store else open_store.opened(path)
+    disabled = no_store or (path is None and is_store_disabled(os.environ))
+    return None if disabled else open_store.opened(path)
 
 
 @contextlib.contextmanager

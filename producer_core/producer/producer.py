@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from producer_core._internal.environment_settings import is_store_disabled
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.user_callbacks import short_repr
@@ -88,8 +89,9 @@ class ReliableKafkaProducer:
 
     `bootstrap_servers` takes a list, a comma-separated string, or confluent-kafka's single dict of settings. `config` is a
     dict of settings, or the path of a file with them (Java properties or JSON). A delivered message is one that the broker acknowledged. A message that cannot be delivered becomes a dead letter with a verdict
-    on whether a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path. All
-    methods may be called from any thread. After a fork, create a new producer in the child.
+    on whether a resend is safe. `store` is a path, a Store, None for no store, or "auto" for the default path, which
+    `PRODUCER_CORE_STORE` names or, as `none`, disables. All methods may be called from any thread. After a fork, create a
+    new producer in the child.
 
     `ordering`: "key" holds back later messages of a key while an earlier one waits for its retry, "strict" keeps one
     message of a key in flight at a time, "none" never waits. `on_ambiguous` applies when the broker may have a message
@@ -178,6 +180,8 @@ class ReliableKafkaProducer:
             alert_routes=alert_routes, cluster_id=cluster_id, transport=transport, journal=journal,
             tracing=tracing, on_severe_errors=on_severe_errors, clock=clock,
         )  # fmt: skip
+        if store == "auto" and is_store_disabled(os.environ):
+            store = None
         bootstrap_servers, config = servers_and_settings(bootstrap_servers, config)
         self.guarantees = Guarantees(
             delivery, ordering, on_ambiguous, journal_dir, journal_level, transactional_id, shards,

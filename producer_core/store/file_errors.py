@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 
+from producer_core._internal.environment_settings import STORE
 from producer_core.errors import (
     StoreCorrupt,
     StoreError,
@@ -65,6 +66,13 @@ def from_system(error: OSError, path: Path) -> StoreUnavailable:
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return read_only(path)
     return StoreUnavailable(f"The store {path} cannot be used: {error.strerror or error}.")
+
+
+def disabled() -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{STORE}=none disables the store.",
+        fix=f"Set {STORE} to the path of a store, or pass the path: --store on the command line, store= in Python.",
+    )
 
 
 def directory(path: Path) -> StoreUnavailable:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from producer_core._internal import private_files
+from producer_core._internal.environment_settings import STORE, is_store_disabled
 from producer_core._internal.home_folder import expand_user
 from producer_core.errors import StoreUnavailable
 from producer_core.store import file_errors, write_ahead_log
@@ -36,8 +37,11 @@ _NETWORK = frozenset(
 
 
 def default_path() -> Path:
-    """Return `PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state directory."""
-    if path := os.environ.get("PRODUCER_CORE_STORE"):
+    """Return `PRODUCER_CORE_STORE`, else `producer-core/store.duckdb` in the user's state directory.
+
+    With `PRODUCER_CORE_STORE=none` there is no store; spilled dead letters and the state of a send use the directory.
+    """
+    if (path := os.environ.get(STORE)) and not is_store_disabled(os.environ):
         return expand_user(path)
     return user_path()
 
@@ -49,7 +53,12 @@ def user_path() -> Path:
 
 
 def resolve(path: Path | str | None) -> Path:
-    """Return the absolute path of a store. Symbolic links are resolved, so that two names share one lock."""
+    """Return the absolute path of a store. Symbolic links are resolved, so that two names share one lock.
+
+    Raise StoreUnavailable for the default store if the environment disables it.
+    """
+    if not path and is_store_disabled(os.environ):
+        raise file_errors.disabled()
     resolved = expand_user(path).resolve() if path else default_path().resolve()
     if not resolved.name:
         raise file_errors.directory(resolved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
+from producer_core._internal.environment_settings import STORE, is_store_disabled
 from producer_core._internal.join_names import join_names
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.cli import options, output
@@ -214,10 +216,12 @@ def send(
 
     if no_store and store_path:
         raise click.UsageError("--store and --no-store contradict each other.")
+    fix = "omit --no-store" if no_store else f"set {STORE}, or pass --store"
+    no_store = no_store or (store_path is None and is_store_disabled(os.environ))
     if no_store and telemetry_topic:
-        raise click.UsageError("--telemetry-topic requires the store; omit --no-store.")
+        raise click.UsageError(f"--telemetry-topic requires the store; {fix}.")
     if no_store and dead_letter_topic:
-        raise click.UsageError("--dead-letter-topic requires the store; omit --no-store.")
+        raise click.UsageError(f"--dead-letter-topic requires the store; {fix}.")
     send_run.check_headers(headers)
     path = None if str(file) == "-" else file
     if path is None and sys.stdin.isatty():

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from producer_core._internal import private_files
+from producer_core._internal.environment_settings import STORE, is_store_disabled
 from producer_core._internal.file_lock import FileLock, FileLocked, lock_file
 from producer_core.delivery.journal.ranges import Ranges
 from producer_core.errors import JournalDamaged, JournalError, JournalLocked
@@ -168,7 +169,7 @@ class StateFile:
 
 def _folder_setting() -> str:
     """Return the setting that selects the folder; see `default_path`."""
-    if os.environ.get("PRODUCER_CORE_STORE"):
+    if os.environ.get(STORE) and not is_store_disabled(os.environ):
         return "PRODUCER_CORE_STORE to a path in another one"
     return "XDG_STATE_HOME to another one"
 

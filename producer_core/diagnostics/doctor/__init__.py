@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.environment_settings import STORE, is_store_disabled
 from producer_core.diagnostics.doctor.approval_checks import check_approvals
 from producer_core.diagnostics.doctor.compression_checks import check_compression
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -68,8 +70,15 @@ def examine(
         servers, settings, topics, timeout, features=features, transactional_id=transactional_id
     )
     yield from check_schemas(servers, settings, topics, timeout, url=schema_registry)
+    yield from _check_store(store, topics)
+    yield from check_redis(redis_url)
+    yield check_java(java_version())
+
+
+def _check_store(store: Path | str | None, topics: Sequence[str]) -> Iterator[DoctorFinding]:
+    if store is None and is_store_disabled(os.environ):
+        yield DoctorFinding("store", "ok", f"{STORE}=none disables the store.")
+        return
     yield from check_store(store, time.time())
     yield from check_approvals(store)
     yield from check_compression(store, topics)
-    yield from check_redis(redis_url)
-    yield check_java(java_version())

@@ -303,6 +303,16 @@ def test_an_invalid_store_file_is_a_problem(path):
     assert ("store", "problem") in levels(doctor.check_store(path, time.time()))
 
 
+def test_a_store_that_the_environment_disables_is_no_problem_for_doctor_and_an_error_for_stats(monkeypatch):
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "none")
+
+    found = doctor.examine("localhost:9092", {"lingr.ms": "5"})
+    stats = CliRunner().invoke(main, ["stats"])
+
+    assert ("store", "ok") in levels(found)
+    assert (stats.exit_code, "PRODUCER_CORE_STORE=none disables the store" in stats.output) == (2, True)
+
+
 def test_an_invalid_setting_is_a_finding_and_other_checks_still_run(path):
     result = run(path, "doctor", "--config", "lingr.ms=5")
 

@@ -85,6 +85,18 @@ def test_from_env_accepts_the_path_of_a_file_as_config(monkeypatch, tmp_path):
         from_env(monkeypatch, environment, config=5)
 
 
+def test_the_environment_disables_the_default_store_of_a_producer(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "none")
+    options = {"transport": InMemoryTransport.factory([]), "health_check_interval": 3600}
+    for create in (ReliableKafkaProducer, ReliableKafkaProducer.from_env):
+        with create(bootstrap_servers="a:1", **options) as producer:
+            assert producer.store is None
+    with ReliableKafkaProducer("a:1", store=tmp_path / "own.duckdb", **options) as producer:
+        assert producer.store is not None, "an argument takes precedence"
+    assert not (tmp_path / "none").exists()
+
+
 def test_the_settings_of_schemas_are_client_settings(monkeypatch):
     environment = {
         "PRODUCER_CORE_SCHEMA_REGISTRY_URL": "http://127.0.0.1:9",

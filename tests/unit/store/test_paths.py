@@ -18,6 +18,17 @@ def test_the_default_path_is_in_the_state_directory_or_named_by_the_environment(
     assert paths.default_path() == Path.home() / "shop.duckdb"
 
 
+@pytest.mark.parametrize("value", ["none", "NONE", " none "])
+def test_the_environment_can_disable_the_default_store(monkeypatch, tmp_path, value):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PRODUCER_CORE_STORE", value)
+
+    with pytest.raises(StoreUnavailable, match="PRODUCER_CORE_STORE=none disables the store"):
+        paths.resolve(None)
+    assert paths.resolve("none").name == "none", "a path of an argument is a path"
+    assert paths.default_path() == tmp_path / "producer-core" / "store.duckdb"
+
+
 def test_a_symbolic_link_is_resolved(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "store.duckdb")
 

@@ -265,6 +265,23 @@ def test_dead_letters_go_to_the_state_folder_if_the_folder_of_the_store_cannot_b
 
 
 @pytest.mark.slow
+def test_a_send_whose_store_the_environment_disables_keeps_its_dead_letters_in_the_state_folder(
+    send, state, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PRODUCER_CORE_STORE", "none")
+
+    done = send()
+    refused = send("--telemetry-topic", "telemetry")
+
+    spill = state / "producer-core" / "store.duckdb.spill"
+    assert f"The dead letters are in {spill}." in done.output
+    assert spilled(spill) == ["line 3 of orders.csv"]
+    assert list(state.rglob("*.duckdb")) == [] and not (tmp_path / "none").exists()
+    assert "requires the store; set PRODUCER_CORE_STORE, or pass --store." in refused.output
+
+
+@pytest.mark.slow
 def test_an_abandoned_send_still_reports_where_its_dead_letters_are(send, state, monkeypatch):
     def second_interrupt(run):
         run.state.stopped = "abandoned after a second Ctrl-C"
