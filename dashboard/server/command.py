@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from producer_core._internal import private_files
-from producer_core._internal.home_folder import expand_user
+from producer_core._internal.home_folder import own_state_folder
 from producer_core.dashboard.theme import COLOURS
 
 HOST = "127.0.0.1"
@@ -105,9 +105,7 @@ def launch_folder() -> Path:
 
     The folder is outside the package because an installed wheel may be read-only.
     """
-    state = expand_user(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    folder = state / "producer-core" / "dashboard-5"
-    private_files.own_folder(folder)  # the server executes its scripts
+    folder = own_state_folder("dashboard-5")  # private: the server executes its scripts
     install_plotly(folder / "static")
     for name, text in (("app.py", _LAUNCHER), ("page.py", _PAGE)):
         _write_atomically(folder / name, len(text.encode()), _writer(text))

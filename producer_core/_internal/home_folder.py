@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from producer_core._internal import private_files
+from producer_core.errors import ConfigError
 
 
 def expand_user(path: Path | str) -> Path:
@@ -12,3 +16,21 @@ def expand_user(path: Path | str) -> Path:
         return given.expanduser()
     except RuntimeError:
         return Path("/", *given.parts[1:]) if given.parts[0] == "~" else given
+
+
+def own_state_folder(name: str) -> Path:
+    """Create a private folder of this program in the user's state directory. Raise ConfigError if it cannot be used."""
+    state = expand_user(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
+    return own_folder(state / "producer-core" / name, "XDG_STATE_HOME")
+
+
+def own_folder(folder: Path, variable: str) -> Path:
+    """Create a private folder whose place the environment variable selects. Raise ConfigError if it cannot be used."""
+    try:
+        private_files.own_folder(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"The folder {folder} cannot be used: {error.strerror or error}.",
+            fix=f"Set {variable} to a folder that this user can write.",
+        ) from error
+    return folder

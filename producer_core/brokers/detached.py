@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import FileLock, lock_file
+from producer_core._internal.home_folder import own_state_folder
 from producer_core.brokers import kafka, layout, readiness, schema_registry
 from producer_core.brokers import secure as access
 from producer_core.brokers.kafka import Progress
@@ -163,10 +163,7 @@ def _forget(state: DetachedState) -> None:
 
 
 def _state_folder() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = Path(state).expanduser() / "producer-core" / "broker"
-    private_files.own_folder(folder)
-    return folder
+    return own_state_folder("broker")
 
 
 def _file() -> Path:

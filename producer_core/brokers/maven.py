@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from producer_core._internal import private_files
 from producer_core._internal.file_lock import lock_file
+from producer_core._internal.home_folder import expand_user
 from producer_core.errors import MissingTool
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _MANIFEST = "jars.txt"
 
 def cache_folder() -> Path:
     """Return $XDG_CACHE_HOME/producer-core, by default under ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "producer-core"
+    return expand_user(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "producer-core"
 
 
 def is_complete(target: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from producer_core._internal import private_files
+from producer_core._internal.home_folder import own_folder
 from producer_core.brokers import maven
 from producer_core.errors import ConfigError, MissingTool
 
@@ -44,9 +44,7 @@ def folder() -> Path:
     """Return the folder of the connector's jars and Spark's log: one per PySpark version, in the user's cache."""
     import pyspark
 
-    found = maven.cache_folder() / f"spark-{pyspark.__version__}"
-    private_files.own_folder(found)
-    return found
+    return own_folder(maven.cache_folder() / f"spark-{pyspark.__version__}", "XDG_CACHE_HOME")
 
 
 def named_jars(given: Sequence[Path]) -> list[Path]:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from producer_core._internal.dashboard_entry import load_dashboard
+from producer_core._internal.home_folder import expand_user
 from producer_core.errors import MissingTool
 from producer_core.producer.producer import ReliableKafkaProducer
 from producer_core.simulate.dashboard_process import Command, DashboardProcess, ReservedPort
@@ -48,7 +49,7 @@ class LiveRun:
     ) -> None:
         self.wanted_port = port
         self.prefix = ""
-        self.store = (store or store_path(bootstrap_servers)).expanduser().absolute()
+        self.store = expand_user(store or store_path(bootstrap_servers)).absolute()
         self.earlier_store: Path | None = None
         self._new_store = store is None and not bootstrap_servers
         self._bootstrap_servers = bootstrap_servers

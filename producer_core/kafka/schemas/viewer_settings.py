@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from producer_core._internal.environment_settings import CONFIG_FILE, setting_variables
+from producer_core._internal.home_folder import expand_user
 from producer_core._internal.settings_file import read_settings
 from producer_core.errors import ConfigError
 
@@ -59,7 +59,7 @@ def registry_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     path = environment.get(CONFIG_FILE)
-    found = registry_settings(read_settings(Path(path).expanduser())) if path else {}
+    found = registry_settings(read_settings(expand_user(path))) if path else {}
     named = {
         variable: value
         for variable, value in environment.items()
