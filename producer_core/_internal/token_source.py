@@ -36,6 +36,8 @@ _SHORT_LIFE_S = 2.0
 """A client may take this long to accept its first token, which must not have ended until then."""
 _LATEST_EXPIRY = 1e11
 """An expiry time above this is in milliseconds: in seconds it is in the year 5138."""
+_EARLIEST_EXPIRY = 1e9
+"""An expiry time below this is in 2001 or earlier, so it is probably the number of seconds until the token ends."""
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 _EXTENSION_NAME = re.compile(r"(?!auth\Z)[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x20-\x7e\t\r\n]*")
@@ -169,9 +171,14 @@ class TokenSource:
         return (token, self._expiry(expiry), *_principal_and_extensions(*rest))
 
     def _expiry(self, expiry: Any) -> float:
-        is_number = isinstance(expiry, int | float) and not isinstance(expiry, bool)
-        if not is_number or (isinstance(expiry, float) and not math.isfinite(expiry)):
+        if not isinstance(expiry, int | float) or isinstance(expiry, bool):
             raise TokenFailed(f"oauth_cb returned an expiry time of type {type(expiry).__name__}")
+        if isinstance(expiry, float) and not math.isfinite(expiry):
+            raise TokenFailed(f"oauth_cb returned the expiry time {expiry}")
+        if 0 <= expiry < _EARLIEST_EXPIRY:
+            raise TokenFailed(
+                f"oauth_cb returned the expiry time {expiry:g}, which looks like a duration, not like a time"
+            )
         if expiry > _LATEST_EXPIRY:
             raise TokenFailed("oauth_cb returned an expiry time in milliseconds")
         if (ago := self._clock() - max(expiry, 0)) >= 0:
