@@ -61,8 +61,8 @@ def collect(
     producer-core pipeline telemetry. Records with a newer schema and records that are not telemetry are counted and
     stored beside the store.
 
-    Without --once the command keeps running. It waits while brokers, a topic or the store are unavailable, or a disk is
-    full. Ctrl-C stops it; merged batches stay merged.
+    Without --once the command keeps running. At the start, the brokers, the topics and the store must be available. After
+    that, it waits while one of them is unavailable, or a disk is full. Ctrl-C stops it; merged batches stay merged.
 
     \b
     Exit codes: 0 merged, 1 --once was interrupted and records are left, 2 the command could not run.
