@@ -24,8 +24,9 @@ from producer_core.cli.dlq import (
 def dlq() -> None:
     """Manage dead letters: messages that failed permanently and are not retried automatically.
 
-    Every command accepts the same selection (--topic, --group, --verdict, --since, ...). Without a selection, it
-    applies to all pending dead letters. A command that changes dead letters prints their number and asks first.
+    groups, list, replay, edit, undo, archive, restore, purge, export and publish accept the same selection (--topic,
+    --group, --verdict, --application, --since, ...). Without a selection, they apply to all pending dead letters, and
+    restore to all archived ones. A command that changes dead letters prints their number and asks first.
 
     No dead letter is ever dropped. An alert fires when their number, size or age exceeds its limit (see "store
     set --help"). Secrets are masked; --reveal shows them and is recorded in the audit log.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
 from click.testing import CliRunner
 
 from producer_core.cli import main
+from producer_core.cli.dlq.dlq_group import dlq
 from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.events import Attempt, DeadLetter
 from producer_core.messages import id_bytes, id_text, new_session
@@ -354,3 +356,12 @@ def test_dead_letters_are_selected_by_application_and_cluster(path):
         assert record["application"] == "checkout"
     assert as_json(path, "dlq", "list", "--application", "")[0]["total"] == 4
     assert "checkout" in run(path, "dlq", "show", id_text(id_bytes(SESSION, 5))).output
+
+
+def test_the_help_names_the_commands_that_accept_a_selection():
+    commands = {name: {option.name for option in command.params} for name, command in dlq.commands.items()}
+    selecting = {name for name, options in commands.items() if {"verdict", "application"} & options} - {"clear"}
+
+    sentence = dlq.help.split(" accept the same selection")[0].rsplit("\n\n", 1)[-1]
+
+    assert set(re.findall(r"[a-z]+", sentence)) - {"and"} == selecting
