@@ -92,6 +92,8 @@ def test_the_environment_disables_the_default_store_of_a_producer(monkeypatch, t
     for create in (ReliableKafkaProducer, ReliableKafkaProducer.from_env):
         with create(bootstrap_servers="a:1", **options) as producer:
             assert producer.store is None
+            producer.dead_letter("orders", b"x", text="not JSON")
+            assert len(producer.get_dlq_messages()) == 1
     with ReliableKafkaProducer("a:1", store=tmp_path / "own.duckdb", **options) as producer:
         assert producer.store is not None, "an argument takes precedence"
     assert not (tmp_path / "none").exists()

@@ -360,7 +360,9 @@ def test_dead_letters_are_selected_by_application_and_cluster(path):
 
 def test_the_help_names_the_commands_that_accept_a_selection():
     commands = {name: {option.name for option in command.params} for name, command in dlq.commands.items()}
-    selecting = {name for name, options in commands.items() if {"verdict", "application"} & options} - {"clear"}
+    selecting = {name for name, options in commands.items() if {"verdict", "application"} & options} - {
+        "clear"
+    }
 
     sentence = dlq.help.split(" accept the same selection")[0].rsplit("\n\n", 1)[-1]
 
