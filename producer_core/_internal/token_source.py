@@ -51,6 +51,9 @@ Client = TypeVar("Client")
 class TokenFailed(TokenUnavailable, KafkaException):  # type: ignore[misc]  # confluent_kafka has no types for it
     """A client has no token to begin with. Code that handles Kafka errors handles it as a failed authentication."""
 
+    # A traceback names the public class, which callers catch.
+    __module__, __qualname__ = TokenUnavailable.__module__, TokenUnavailable.__qualname__
+
     def __init__(self, reason: str) -> None:
         TokenUnavailable.__init__(self, f"{_NO_TOKEN}{reason}.", fix=_CALLBACK_FIX)
         self.reason = reason
@@ -58,6 +61,14 @@ class TokenFailed(TokenUnavailable, KafkaException):  # type: ignore[misc]  # co
 
     def __str__(self) -> str:
         return f"{self.what} {self.fix}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _token_failed, (self.reason,)
+
+
+def _token_failed(reason: str) -> TokenFailed:
+    """Return the error, for pickle, which would look for the class under its public name."""
+    return TokenFailed(reason)
 
 
 class TokenSource:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -341,6 +343,16 @@ def test_a_missing_token_is_an_error_of_kafka_and_an_unreachable_broker():
     assert isinstance(error, BrokerUnreachable)
     assert error.args[0].code() == KafkaError._AUTHENTICATION
     assert is_token_failure(error.args[0])
+
+
+def test_a_traceback_names_the_public_class_of_a_missing_token():
+    error = TokenFailed("oauth_cb returned None")
+    (line,) = traceback.format_exception_only(error)
+    assert line.startswith(
+        "producer_core.errors.TokenUnavailable: No token was obtained: oauth_cb returned None."
+    )
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (TokenFailed, str(error))
 
 
 def test_the_text_of_the_client_is_put_so_that_masking_keeps_its_reason():
