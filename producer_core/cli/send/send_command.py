@@ -82,6 +82,9 @@ possible_duplicates, dead_before, malformed_before, complete, blank, p50_ms, p95
 elapsed_seconds, last_position, interrupted, stopped, error, go_on and exit_code.
 """
 
+_BURST_MS = 100
+"""The time for which an unused --rate accumulates: the first second sends a tenth more. With 0, each late row would lower the rate."""
+
 
 @click.command(help=_HELP, short_help="Send the rows of a file or standard input.")
 @click.argument("topic")
@@ -247,7 +250,7 @@ def send(
         _note_unused(of_file)
         config = with_schema_options(config, value_schema, schema_registry)
         if rate is not None:
-            config = {**config, "max_messages_per_second": rate}
+            config = {"rate_limit_burst_ms": _BURST_MS, **config, "max_messages_per_second": rate}
         rows_schema = describe(client_config(addresses, config).schemas)
         found = send_run.check_cluster(
             addresses, config, topic, cluster_id, partition=partition, timeout=wait

@@ -93,14 +93,26 @@ class Circuit:
         self._waiting_since = observed
 
     def evidence(
-        self, now: float, *, stalled_for: float, disconnected_for: float = 0.0, disconnect_reason: str = ""
+        self,
+        now: float,
+        *,
+        stalled_for: float,
+        connected: bool,
+        disconnected_for: float = 0.0,
+        disconnect_reason: str = "",
     ) -> Evidence:
         self.window.expire(now)
         counts = (
             (self.window.succeeded, self.window.failed) if self.closed else (self._succeeded, self._failed)
         )
         return Evidence(
-            *counts, self._permitted, stalled_for, disconnected_for, self._failure, disconnect_reason
+            *counts,
+            self._permitted,
+            stalled_for,
+            disconnected_for,
+            connected,
+            self._failure,
+            disconnect_reason,
         )
 
     def decide(self, evidence: Evidence, now: float, observed: float) -> bool:

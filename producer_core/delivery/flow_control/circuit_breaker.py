@@ -24,7 +24,9 @@ class CircuitBreaker:
     It stays open for `wait_duration_in_open_state_s`, and for as long as no broker is connected. Then it is half-open and
     accepts up to `permitted_number_of_calls_in_half_open_state` messages as probes. As many outcomes, also those of
     messages accepted earlier, close it or open it again. A probe without an outcome within `max_in_flight_age_s` counts
-    as failed. Durations are seconds. Raise ConfigError for a value out of range.
+    as failed. With fewer probes it closes after `max_in_flight_age_s` if all of them, or none, were acknowledged, nothing
+    else failed, and a broker is connected: a producer without messages recovers as well. Durations are seconds. Raise
+    ConfigError for a value out of range.
     """
 
     failure_rate_threshold: float = 0.5
@@ -87,7 +89,8 @@ class Evidence:
 
     `succeeded` and `failed` count the outcomes within the sliding window; while the circuit is not closed, those since
     its state began. `permitted` counts the probes let through. `stalled_for` is the time for which messages were in
-    flight without an acknowledgement, `disconnected_for` the time without a connection, both in seconds.
+    flight without an acknowledgement, `disconnected_for` the time without a connection, both in seconds. `connected` is
+    whether a broker is connected and, for a topic, the circuit of the cluster is closed.
     `failure` is the text of the latest failure, `disconnect_reason` says why no broker is connected.
     """
 
@@ -96,6 +99,7 @@ class Evidence:
     permitted: int = 0
     stalled_for: float = 0.0
     disconnected_for: float = 0.0
+    connected: bool = True
     failure: str = ""
     disconnect_reason: str = ""
 
@@ -127,8 +131,10 @@ def _judge_probes(
         return CircuitStatus(OPEN, now, reason) if reason else CircuitStatus(CLOSED, now)
     if reason := _outage(evidence, settings):
         return CircuitStatus(OPEN, now, reason)
-    if evidence.permitted < needed or now - status.since < settings.max_in_flight_age_s:
+    if now - status.since < settings.max_in_flight_age_s:
         return status
+    if evidence.permitted < needed:
+        return CircuitStatus(CLOSED, now) if _works(evidence) else status
     failed = needed - evidence.succeeded  # a probe without an outcome counts as failed
     if failed < settings.failure_rate_threshold * needed:
         return CircuitStatus(CLOSED, now)
@@ -137,6 +143,12 @@ def _judge_probes(
         now,
         f"{failed} of {needed} probes were not acknowledged within {settings.max_in_flight_age_s:g} s",
     )
+
+
+def _works(evidence: Evidence) -> bool:
+    """Return whether a broker is connected, nothing failed or waits, and each probe that was sent was acknowledged."""
+    troubled = evidence.failed or evidence.stalled_for or not evidence.connected
+    return not troubled and evidence.succeeded >= evidence.permitted
 
 
 def _outage(evidence: Evidence, settings: CircuitBreaker) -> str:

@@ -42,7 +42,9 @@ class CircuitReport:
         """Return a text for each circuit that is not closed, that of the cluster first."""
         named = {"the cluster": self.cluster, **{f"topic {name}": one for name, one in self.topics.items()}}
         return [
-            f"Circuit {status.state.replace('_', '-')} for {name}: {status.reason}"
+            f"Circuit open for {name}: {status.reason}"
+            if status.state is OPEN
+            else f"Circuit half-open for {name}, which accepts probes. It opened because {status.reason}"
             for name, status in named.items()
             if status.state is not CLOSED
         ]
@@ -213,6 +215,7 @@ class Circuits(Hook):
         evidence = cluster.evidence(
             now,
             stalled_for=cluster.stalled_for(self._observed),
+            connected=since is None,
             disconnected_for=0.0 if since is None else self._observed - since,
             disconnect_reason=self._disconnect_reason,
         )
@@ -233,7 +236,9 @@ class Circuits(Hook):
         cluster_stalled = self._cluster.stalled_for(self._observed)
         only_this = cluster_stalled < _PROGRESS_SHARE * self._settings.max_in_flight_age_s
         stalled_for = circuit.stalled_for(self._observed) if only_this else 0.0
-        yield from self._decide(circuit, circuit.evidence(now, stalled_for=stalled_for), now)
+        connected = self._cluster.closed and self._disconnected_since is None
+        evidence = circuit.evidence(now, stalled_for=stalled_for, connected=connected)
+        yield from self._decide(circuit, evidence, now)
 
     def _decide(self, circuit: Circuit, evidence: Evidence, now: float) -> Iterator[Notice]:
         before = circuit.status.state

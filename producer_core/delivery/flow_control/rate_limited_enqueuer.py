@@ -51,7 +51,7 @@ class RateLimitedEnqueuer:
     def accept(self, delivery: Delivery, max_block: float | None = None) -> bool:
         if not self._limiter.take_now(delivery):
             left = self._max_block if max_block is None else max_block
-            max_block = left - self._wait(delivery, min(left, self._max_wait()))
+            max_block = left - self._wait(delivery, self._max_wait(left))
         accepted, taken_at = False, self._limiter.now()
         try:
             accepted = self._accept(delivery, max_block)
@@ -72,7 +72,7 @@ class RateLimitedEnqueuer:
         for delivery in deliveries:
             try:
                 if not self._limiter.take_now(delivery):
-                    self._wait(delivery, self._max_wait(), accept_ready)
+                    self._wait(delivery, self._max_wait(self._max_block), accept_ready)
             except ProducerError as error:
                 accept_ready()
                 results.append(error)
@@ -94,7 +94,7 @@ class RateLimitedEnqueuer:
     def resend(self, delivery: Delivery) -> None:
         """Send a dead letter again, at the rate of all other messages."""
         if not self._limiter.take_now(delivery):
-            self._wait(delivery, self._max_wait())
+            self._wait(delivery, self._max_wait(self._max_block))
         taken_at = self._limiter.now()
         try:
             self._enqueuer.resend(delivery)
@@ -114,5 +114,5 @@ class RateLimitedEnqueuer:
             delivery, max_wait, before_wait=before_wait, check=lambda: circuits.check_wait(delivery)
         )
 
-    def _max_wait(self) -> float:
-        return 0.0 if self._in_callback() else self._max_block
+    def _max_wait(self, max_block: float) -> float:
+        return 0.0 if self._in_callback() else max_block

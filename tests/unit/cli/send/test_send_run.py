@@ -353,6 +353,14 @@ def test_a_rate_below_one_row_per_call_delays_the_rows_and_sends_each_once(send,
     assert result.exit_code == 1  # one row of the file is malformed
 
 
+def test_a_rate_holds_from_the_first_row_on(send):
+    """An unused limit of the producer would let a second's rows pass without a delay."""
+    sent = json.loads(send("--rate", "2", "--no-store", "--json").output)
+
+    assert sent["acknowledged"] == 2
+    assert sent["elapsed_seconds"] > 0.3
+
+
 def test_a_skip_beyond_the_last_line_is_reported(send):
     done = send("--skip", "99")
 

@@ -105,8 +105,25 @@ def test_probes_without_an_outcome_count_as_failed_in_the_end(succeeded, state):
     assert after(HALF_OPEN_CIRCUIT, 105.0, **evidence).state is state
 
 
-def test_a_half_open_circuit_waits_for_probes_that_were_not_sent():
-    assert after(HALF_OPEN_CIRCUIT, 10_000.0, succeeded=2, permitted=2) is HALF_OPEN_CIRCUIT
+@pytest.mark.parametrize("probes", [0, 2])
+def test_a_producer_with_few_messages_closes_its_circuit_without_further_probes(probes):
+    evidence = {"succeeded": probes, "permitted": probes}
+
+    assert after(HALF_OPEN_CIRCUIT, 104.9, **evidence) is HALF_OPEN_CIRCUIT
+    assert after(HALF_OPEN_CIRCUIT, 105.0, **evidence) == CircuitStatus(CLOSED, 105.0)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"succeeded": 1, "permitted": 2},
+        {"succeeded": 2, "permitted": 2, "failed": 1},
+        {"connected": False},
+        {"stalled_for": 0.1},
+    ],
+)
+def test_a_half_open_circuit_waits_for_the_probes_that_were_not_sent_unless_all_is_well(evidence):
+    assert after(HALF_OPEN_CIRCUIT, 10_000.0, **evidence) is HALF_OPEN_CIRCUIT
 
 
 @pytest.mark.parametrize("evidence", [{"stalled_for": 5.0}, {"disconnected_for": 5.0}])

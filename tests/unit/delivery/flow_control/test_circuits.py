@@ -293,6 +293,29 @@ def test_many_threads_at_once_let_at_most_five_probes_through(half_open):
         assert sum(pool.map(try_all, range(16))) == 5
 
 
+def test_an_idle_producer_closes_its_circuit_once_a_broker_is_connected(half_open):
+    half_open.tick(4)
+    assert half_open.state() is HALF_OPEN
+    half_open.tick(1)
+    assert half_open.state() is CLOSED
+    assert half_open.kinds() == ["circuit_opened", "circuit_closed"]
+
+
+def test_an_idle_producer_without_a_broker_keeps_its_circuit(half_open):
+    half_open.unreachable = "Connection refused"
+    half_open.tick(60)
+    assert half_open.state() is not CLOSED
+
+
+def test_the_circuit_of_a_topic_without_messages_stays_while_that_of_the_cluster_is_open(world):
+    world.acknowledge("payments", count=20)
+    world.fail("UNKNOWN_TOPIC_OR_PART", topic="orders", count=20)
+    assert world.state("orders") is OPEN and world.state() is CLOSED
+    world.unreachable = "Connection refused"
+    world.tick(60)
+    assert world.state() is OPEN and world.state("orders") is not CLOSED
+
+
 def test_five_acknowledgements_close_the_circuit(half_open):
     half_open.let_through()
     half_open.acknowledge(count=4)

@@ -47,6 +47,18 @@ def test_a_message_that_would_wait_longer_than_max_block_ms_is_refused_at_once()
     assert producer.close().acknowledged == 1
 
 
+def test_the_bound_of_a_message_may_be_longer_than_the_setting():
+    producer, _ = quick_producer(
+        config={"max_messages_per_second": 5, "rate_limit_burst_ms": 0, "max_block_ms": 1}
+    )
+    producer.send_message("orders", b"1")
+
+    with pytest.raises(RateLimited):
+        producer.send_message("orders", b"2")
+    producer.send_message("orders", b"2", max_block_ms=60_000)
+    assert producer.close().acknowledged == 2
+
+
 def test_try_send_says_whether_the_message_was_accepted():
     producer, _ = quick_producer(config={"max_messages_per_second": {"orders": 0.001}})
 
