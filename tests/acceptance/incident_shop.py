@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import random
+import time
 import uuid
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -99,6 +100,22 @@ class IncidentShop:
         finally:
             self.cluster.resume(1)
             self.cluster.wait_ready(_TIMEOUT_S)
+        self._wait_until_prompt()
+
+    def _wait_until_prompt(self):
+        """Wait until the broker acknowledges an order within a second.
+
+        Right after a pause it may respond so late that a request is repeated, and what it rejects then is in doubt.
+        """
+        topic = self.topic("prompt")
+
+        def is_prompt():
+            sent_at, reports = time.monotonic(), []
+            self.producer.send_message(topic, {"order": 0}, on_delivery=reports.append)
+            self.settle()
+            return reports[0].error is None and time.monotonic() - sent_at < 1
+
+        eventually(is_prompt, timeout=_TIMEOUT_S)
 
     def lose(self, topic):
         """Send 8 orders, lose the last 5 from the broker's disk as a power failure does, and wait for the alert."""
