@@ -78,11 +78,28 @@ def _ours(servers: str, folder: Path, **settings: Any) -> Iterator[tuple[Send, C
     producer.close()
 
 
+@contextmanager
+def _slower_by_hand(servers: str, folder: Path, **settings: Any) -> Iterator[tuple[Send, Callable[[], None]]]:
+    """Compute for `_COMPUTED_S` before each send, as a sender does that has more to do for a message."""
+    with _by_hand(servers, folder, poll_every=1000, **settings) as (send, flush):
+
+        def slower(topic: str, value: Any, key: str) -> None:
+            until = time.perf_counter() + _COMPUTED_S
+            while time.perf_counter() < until:
+                pass
+            send(topic, value, key)
+
+        yield slower, flush
+
+
+_COMPUTED_S = 20e-6
 _LOOPS: Mapping[str, Any] = {"by hand": _by_hand, "by hand, inline": partial(_by_hand, poll_every=1000)}
 _WAYS: Mapping[str, Any] = {**_LOOPS, "ours": _ours}
 _STATISTICS = "by hand, statistics"
+SLOWER = "by hand, slower"
 _FREQUENT = "ours, statistics"
 _EXPERIMENTS: Mapping[str, Any] = {
+    SLOWER: _slower_by_hand,
     _FREQUENT: partial(_ours, statistics_interval_ms=100),
     _STATISTICS: partial(
         _by_hand, poll_every=1000, **{"statistics.interval.ms": 1000, "stats_cb": orjson.loads}
@@ -90,6 +107,7 @@ _EXPERIMENTS: Mapping[str, Any] = {
 }
 """Variants that show the cause of a cliff."""
 _TITLES = {
+    SLOWER: "manual loop that polls every 1,000 messages and computes for 20 µs before each",
     _STATISTICS: "manual loop that also reads librdkafka's statistics each second",
     _FREQUENT: "producer_core, statistics every 0.1 s instead of every second",
     "by hand": "manual loop, poll thread",

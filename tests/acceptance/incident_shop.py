@@ -91,7 +91,7 @@ class IncidentShop:
 
     def hang(self, topic, numbers):
         """Send orders one by one while the broker does not respond, and wait until they are dead letters."""
-        before = self.pending(topic)
+        before, prompt = self.pending(topic), self.topic("prompt")
         self.cluster.pause(1)
         try:
             for number in numbers:
@@ -100,14 +100,13 @@ class IncidentShop:
         finally:
             self.cluster.resume(1)
             self.cluster.wait_ready(_TIMEOUT_S)
-        self._wait_until_prompt()
+        self._wait_until_prompt(prompt)
 
-    def _wait_until_prompt(self):
+    def _wait_until_prompt(self, topic):
         """Wait until the broker acknowledges an order within a second.
 
         Right after a pause it may respond so late that a request is repeated, and what it rejects then is in doubt.
         """
-        topic = self.topic("prompt")
 
         def is_prompt():
             sent_at, reports = time.monotonic(), []
@@ -115,7 +114,7 @@ class IncidentShop:
             self.settle()
             return reports[0].error is None and time.monotonic() - sent_at < 1
 
-        eventually(is_prompt, timeout=_TIMEOUT_S)
+        eventually(is_prompt, timeout=3 * _TIMEOUT_S)
 
     def lose(self, topic):
         """Send 8 orders, lose the last 5 from the broker's disk as a power failure does, and wait for the alert."""
