@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +20,11 @@ _OTHER_VARIABLES = (
 )  # fmt: skip
 """The variables that the producer, the commands, the dashboard and the project's tests read themselves."""
 
+_SERVICE_LINK = re.compile(
+    r"(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
+)
+"""The variables that Kubernetes adds to each container for a Service whose name begins with producer-core."""
+
 
 def is_store_disabled(environment: Mapping[str, str]) -> bool:
     """Return whether `PRODUCER_CORE_STORE=none` disables the default store."""
@@ -29,11 +35,11 @@ def setting_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
     """Yield each variable of a client setting with the setting's name and value.
 
     A variable with the suffix `_FILE` names a file that contains the value. Raise ConfigError if it cannot be read, and
-    for a variable whose name only begins like one of the others.
+    for a variable whose name only begins like one of the others. The variables of a Kubernetes Service are left out.
     """
     for variable, value in sorted(environment.items()):
         name = variable.removeprefix(PREFIX)
-        if name == variable or not value or name in _OTHER_VARIABLES:
+        if name == variable or not value or name in _OTHER_VARIABLES or _SERVICE_LINK.fullmatch(name):
             continue
         _check_name(variable, name)
         if name.endswith(_FILE):

@@ -321,3 +321,16 @@ def test_one_dict_gives_brokers_settings_and_arguments(options):
 def test_an_unknown_part_of_an_argument_is_an_error_with_the_known_ones():
     with pytest.raises(ConfigError, match=r"'bogus' is not a setting of circuit_breaker\. Known: "):
         ReliableKafkaProducer({"bootstrap.servers": "a:1", "circuit_breaker": {"bogus": 1}}, store=None)
+
+
+def test_the_variables_that_kubernetes_adds_for_a_service_are_no_settings():
+    """For the Services producer-core and producer-core-dashboard of the namespace, unless enableServiceLinks is false."""
+    links = {
+        "PRODUCER_CORE_PORT": "tcp://10.0.0.7:8501",
+        "PRODUCER_CORE_PORT_8501_TCP": "tcp://10.0.0.7:8501",
+        "PRODUCER_CORE_PORT_8501_TCP_ADDR": "10.0.0.7",
+        "PRODUCER_CORE_SERVICE_HOST": "10.0.0.7",
+        "PRODUCER_CORE_DASHBOARD_SERVICE_PORT_HTTP": "8501",
+        "PRODUCER_CORE_DASHBOARD_PORT_8501_TCP_PROTO": "tcp",
+    }
+    assert settings_from({**links, "PRODUCER_CORE_LINGER_MS": "7"}) == {"linger.ms": "7"}
