@@ -322,6 +322,7 @@ class Components:
             snapshot.acknowledged,
             snapshot.dead - pending_log.unstored_dead_letters,
             journaled=journal.unsettled(),
+            lost=self.dead_letter_backend.lost_with_disk(),
         )
 
     # the brokers
