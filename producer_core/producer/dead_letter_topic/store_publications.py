@@ -105,6 +105,7 @@ class StorePublications:
         in_doubt: dict[str, float],
         stopping: Callable[[], bool],
         closing: Callable[[], bool],
+        progressed: Callable[[], None],
     ) -> None:
         self._store = store
         self._owner = owner
@@ -115,6 +116,7 @@ class StorePublications:
         self._in_doubt = in_doubt
         self._stopping = stopping
         self._closing = closing
+        self._progressed = progressed
         self._only_own = False  # leave the dead letters of ended producers to the next producer
         self._since = float("-inf")  # dead letters that entered the store before are done
         self._began = float("-inf")  # the clock's time at the start of the pass
@@ -290,6 +292,7 @@ class StorePublications:
                 reasons(troubles) or self._trouble
             )  # before the position: the next slice may raise
             self._position = (slice_[-1].accepted_at, slice_[-1].message_id)
+            self._progressed()
             if failed:
                 return troubles, False
         return troubles, True

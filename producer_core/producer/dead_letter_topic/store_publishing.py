@@ -77,6 +77,7 @@ class StorePublishing:
             in_doubt=self._direct.in_doubt,
             stopping=lambda: self._publisher.stopping,
             closing=lambda: self._publisher.closing,
+            progressed=lambda: self._publisher.progressed(),
         )
         self._publisher = DeadLetterPublisher(self, client.open_producer)
 
@@ -182,6 +183,7 @@ class StorePublishing:
         self._refused.update(message_ids)
 
     def _published(self, places: Places) -> None:
+        self._publisher.progressed()
         self._unrecorded.add(places)
         self._on_published(places)  # before the copies: the writer may be about to make one
         self._copies.published(places)

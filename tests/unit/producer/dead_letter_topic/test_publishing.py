@@ -264,6 +264,58 @@ def test_the_alert_counts_from_the_first_failure_until_no_dead_letter_waits(monk
     ]
 
 
+def test_a_step_that_hangs_is_a_failure_that_is_logged_once_and_ends_with_the_step(monkeypatch, caplog):
+    """Regression: a function that blocked stopped the publication without a log line or an alert."""
+    failing, now = [], [1000.0]
+
+    class Source:
+        def publish_next(self, producer):
+            for _ in range(3):
+                now[0] += 59.0
+                failing.append(tested.failing())
+                tested.progressed()
+            for _ in range(5):
+                now[0] += 60.0
+                failing.append(tested.failing())
+            return Round()
+
+    monkeypatch.setattr(publisher, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    tested = publisher.DeadLetterPublisher(Source(), lambda: None)
+    assert tested.failing() is None
+    tested._round()
+    assert failing[:3] == [None] * 3, "a long step that makes progress"
+    assert [(one.seconds, one.is_long) for one in failing[3:]] == [
+        (60.0 * number, number == 5) for number in range(1, 6)
+    ]
+    assert "blocks" in failing[-1].reason
+    assert tested.failing() is None
+    assert [text.partition(":")[0] for text in caplog.messages] == [
+        "dead letters wait for their topic",
+        "dead letters are published again",
+    ]
+
+
+def test_an_alert_fires_while_the_function_that_chooses_the_topic_blocks(cluster, store, monkeypatch):
+    monkeypatch.setattr(publisher, "_SLOW_S", 0.1)
+    monkeypatch.setattr(publisher, "FAILING_AFTER_S", 0.1)
+    proceed = threading.Event()
+
+    def choose(dead_letter):
+        proceed.wait(60)
+        return "all-dead"
+
+    def alerts():
+        producer._components.dead_letter_backend.flush_soon()
+        return [one.state for one in AlertLog(store).list() if one.rule == "dead_letter_topic_failing"]
+
+    with cluster.producer(store, dead_letter_topic=choose) as producer:
+        sent = send(producer, 2)
+        eventually(lambda: alerts() == ["firing"])
+        proceed.set()
+        eventually(lambda: cluster.ids("all-dead") == sent)
+        eventually(lambda: alerts() == ["resolved"])
+
+
 def test_without_a_disk_and_a_topic_sending_waits_its_bound_and_raises(cluster, tmp_path):
     cluster.denied.add("orders-dlt")
     with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
