@@ -16,10 +16,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from producer_core.brokers import embedded
 from producer_core.brokers.ports import free_ports
+from producer_core.dlq import DeadLetterFilter, DeadLetters
 from producer_core.store import Store
 from tests.support import ROOT, eventually
 
 PAGE = (ROOT / "docs" / "how-to" / "applications.md").read_text()
+(UVICORN,) = re.findall(r"```bash\nuvicorn (.*)\n```", PAGE)
 ORDERS = 60
 PARTITIONS = 4
 
@@ -82,7 +84,7 @@ def producers(tmp_path):
 def test_fastapi_answers_with_the_position_of_each_order(tmp_path, broker, start):
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
-    with start("app.py", "uvicorn", "app:app", "--port", str(port)) as server:
+    with start("app.py", "uvicorn", *UVICORN.split(), "--port", str(port)) as server:
         eventually(lambda: server.poll() is None and _answers(address))
 
         def order(number):
@@ -97,6 +99,29 @@ def test_fastapi_answers_with_the_position_of_each_order(tmp_path, broker, start
     places = {(answer.json()["partition"], answer.json()["offset"]) for answer in answers}
     assert len(places) == ORDERS == on_topic(broker)
     assert refused.status_code == 502 and "olicy" in refused.json()["detail"]
+    assert producers(tmp_path) == [True]
+
+
+def test_fastapi_keeps_the_messages_of_open_requests_when_it_ends_during_an_outage(tmp_path, broker, start):
+    """Regression: Uvicorn waited for the requests without a limit, so SIGKILL lost what they had sent."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+
+    def order(number):
+        with contextlib.suppress(httpx.TransportError):  # Uvicorn ends the connection
+            httpx.post(f"{address}/orders", json={"customer": f"c{number}"}, timeout=120)
+
+    with start("app.py", "uvicorn", *UVICORN.split(), "--port", str(port)) as server:
+        eventually(lambda: server.poll() is None and _answers(address))
+        order(0)
+        broker.down()
+        with ThreadPoolExecutor(3) as pool:
+            list(map(pool.submit, [order] * 3, range(3)))
+            store = Store.open(tmp_path / "store.duckdb", create=False)
+            eventually(lambda: sum(row["pending"] for row in store.rows("producers", since=0)) == 3)
+            server.send_signal(signal.SIGTERM)
+            server.wait(60)  # the grace period of the page
+    assert DeadLetters(store).count(DeadLetterFilter()) == 3
     assert producers(tmp_path) == [True]
 
 
