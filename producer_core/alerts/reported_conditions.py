@@ -20,7 +20,7 @@ REPORTED_CONDITIONS: Mapping[str, str] = MappingProxyType(
         "store_unavailable": "the store cannot be read or written for 60 s",
         "dedup_degraded": "Redis does not respond, so duplicates are not suppressed",
         "dead_letter_topic_failing": "for 300 s at least 1 dead letter waits for its dead-letter topic, and attempts to "
-        "publish it fail",
+        "publish it fail or do not end",
         "telemetry_failing": "more than 50% of at least 30 windows of the last 5 min did not reach the telemetry topic",
         "telemetry_lost": "at least 1 window of telemetry was dropped",
         "ledger_lost": "the ledger rows of at least 1 acknowledged message were dropped",

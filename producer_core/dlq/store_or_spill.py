@@ -36,7 +36,8 @@ class SpillFile(Protocol):
 class DeadLetterWriter:
     """Writes dead letters on the recorder's thread, which alone calls `flush` and `close`. Any thread calls the rest.
 
-    `stored` is called with the ids of dead letters that are on disk: in the store or in the spill file. `unstored` is
+    `stored` is called with the ids of dead letters that are on disk: in the store or in the spill file. `unpublished` is
+    called before with those of them that are not on a dead-letter topic, unless an earlier process spilled them. `unstored` is
     called with those that the store does not take now, to publish them from memory; it returns them as they are to be
     kept. `dropped` is called with the ids of published ones that made room and are in memory no more. `named` returns
     dead letters of the spill file, whose lines have no application, with those of their producers if they are known. A
@@ -50,6 +51,7 @@ class DeadLetterWriter:
         *,
         limit: int = 10_000,
         stored: Callable[[Iterable[str]], None] = lambda message_ids: None,
+        unpublished: Callable[[Sequence[DeadLetter]], None] = lambda dead_letters: None,
         unstored: Callable[[Sequence[DeadLetter]], Sequence[DeadLetter]] | None = None,
         dropped: Callable[[Iterable[str]], None] = lambda message_ids: None,
         named: Callable[[Sequence[DeadLetter]], Sequence[DeadLetter]] = lambda dead_letters: dead_letters,
@@ -58,6 +60,7 @@ class DeadLetterWriter:
         self._spill = spill
         self._limit = limit
         self._stored = stored
+        self._unpublished = unpublished
         self._unstored = unstored
         self._dropped = dropped
         self._named = named
@@ -216,6 +219,7 @@ class DeadLetterWriter:
     def _on_disk(self, dead_letters: Sequence[DeadLetter]) -> None:
         message_ids = [dead_letter.message_id for dead_letter in dead_letters]
         with self._lock:
+            self._unpublished([one for one in dead_letters if one.message_id not in self._published])
             self._published.difference_update(message_ids)
             self._taken = frozenset()
         self._stored(message_ids)

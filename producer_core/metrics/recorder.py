@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from producer_core._internal import time_budget
+from producer_core._internal.deadline import Deadline
 from producer_core._internal.log_fields import with_fields
 from producer_core._internal.queued_logger import queued_logger
 from producer_core._internal.read_activity import mark_background_thread
@@ -45,6 +46,9 @@ _SPILL_TIMEOUT = 15.0
 _LAST_STEP_S = 0.5
 """Seconds of a stop in which the thread no longer waits for the store, but writes to files and ends."""
 
+_TELEMETRY_AT_LEAST = 0.2
+"""Seconds that a stop gives to the telemetry publisher after its timeout."""
+
 _TIMED_OUT = "The store and the spill file did not respond in time."
 
 
@@ -52,7 +56,7 @@ class BatchPublisher(Protocol):
     """Publishes batches to a telemetry topic."""
 
     def publish(self, batch: Batch) -> None: ...
-    def close(self) -> None: ...
+    def close(self, timeout: float) -> None: ...
 
 
 class WritesDeadLetters(Protocol):
@@ -144,7 +148,9 @@ class Recorder(Hook):
 
         Statistics that the store does not take remain in the log, which the next process with this store merges.
         Waits for the store almost until the timeout, and for dead letters on disk for another `_SPILL_TIMEOUT` seconds.
+        Telemetry gets half of the time that is left then, because dead letters may have to be published afterwards.
         """
+        deadline = Deadline(timeout)
         self._time_budget.end_in(max(timeout / 2, timeout - _LAST_STEP_S))
         self._stopping.set()
         self._wake.set()
@@ -155,7 +161,7 @@ class Recorder(Hook):
             reason = self._store.trouble or _TIMED_OUT
             logger.error(**with_fields("the last statistics could not be stored", reason=reason))
         if self._telemetry is not None:
-            self._telemetry.close()
+            self._telemetry.close(max(_TELEMETRY_AT_LEAST, deadline.left() / 2))
 
     def log_lost(self) -> None:
         """Log the number of dead letters that no disk and no dead-letter topic has, if any. Call after `stop`."""

@@ -322,6 +322,7 @@ class Components:
             snapshot.acknowledged,
             snapshot.dead - pending_log.unstored_dead_letters,
             journaled=journal.unsettled(),
+            lost=self.dead_letter_backend.lost_with_disk(),
         )
 
     # the brokers
@@ -342,8 +343,11 @@ class Components:
         return self._cluster_id or ""
 
     def cluster(self) -> str:
-        """Return the cluster's id. The first call while connected may block for 2 s to ask the brokers."""
-        if self._cluster_id is None and self.engine.connection.connected:
+        """Return the cluster's id. The first call while connected may block for 2 s to ask the brokers.
+
+        Once the shutdown has begun, `_finish` asks, within its own timeout.
+        """
+        if self._cluster_id is None and not self.shutdown.begun and self.engine.connection.connected:
             self._ask_cluster(2.0)
         return self.known_cluster()
 

@@ -81,7 +81,10 @@ class DeadLetterBackend(Protocol):
         """Whether no room is left for another dead letter."""
 
     def lost(self) -> int:
-        """Return the number of dead letters that no disk had accepted when the producer stopped."""
+        """Return the number of dead letters that no place has after the producer stopped."""
+
+    def lost_with_disk(self) -> int:
+        """Return the number of those that a disk had accepted before. A journal does not have them either."""
 
     def size(self) -> int:
         """Return the number of pending dead letters."""
@@ -135,6 +138,9 @@ class MemoryBackend(Hook):
         return self.queue.full
 
     def lost(self) -> int:
+        return 0
+
+    def lost_with_disk(self) -> int:
         return 0
 
     def size(self) -> int:

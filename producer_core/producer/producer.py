@@ -457,6 +457,8 @@ class ReliableKafkaProducer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all accepted messages are settled, for at most `timeout` seconds. A timeout is logged.
 
+        Without `timeout`, an outage makes it wait until the messages are dead letters: up to four times
+        `delivery_timeout_ms` with the 3 retries of `RetryConfig`. With a journal, that setting is a day by default.
         In a delivery callback it raises ProducerError, as do `send_batch`, `send_frame` and `replay_dlq_messages`: the
         reports that they wait for arrive on the callback's thread.
         """

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from producer_core.producer.producer import ReliableKafkaProducer
 
 _READ_TIMEOUT_S = 30.0
+_CLOSE_TIMEOUT_S = 3.0
+"""Seconds for pending messages after a test, which may have ended during a simulated outage."""
 
 
 @pytest.fixture
@@ -40,8 +42,11 @@ def producer_core_producer(
     from producer_core.producer.producer import ReliableKafkaProducer
 
     servers, store = producer_core_broker.bootstrap_servers, tmp_path / "producer-core.duckdb"
-    with ReliableKafkaProducer(servers, {"linger.ms": 0}, store=store) as producer:
+    producer = ReliableKafkaProducer(servers, {"linger.ms": 0}, store=store)
+    try:
         yield producer
+    finally:
+        producer.close(timeout=_CLOSE_TIMEOUT_S)
 
 
 @pytest.fixture
@@ -62,11 +67,18 @@ def _records(servers: str, topic: str) -> list[Message]:
 
     from producer_core.kafka import clients
 
+    too_late = TimeoutError(f"The records of {topic} were not read within {_READ_TIMEOUT_S:g} s.")
+    deadline = time.monotonic() + _READ_TIMEOUT_S
     with clients.reader({"bootstrap.servers": servers}, name="pytest") as consumer:
-        partitions = set(consumer.list_topics(topic, timeout=_READ_TIMEOUT_S).topics[topic].partitions)
+        try:
+            metadata = consumer.list_topics(topic, timeout=_READ_TIMEOUT_S)
+        except KafkaException as failure:
+            if failure.args[0].code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+                raise too_late from failure
+            raise
+        partitions = set(metadata.topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         found: list[Message] = []
-        deadline = time.monotonic() + _READ_TIMEOUT_S
         while partitions:
             for message in consumer.consume(1000, timeout=0.2):
                 error = message.error()
@@ -77,5 +89,5 @@ def _records(servers: str, topic: str) -> list[Message]:
                 else:
                     raise KafkaException(error)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"The records of {topic} were not read within {_READ_TIMEOUT_S:g} s.")
+                raise too_late
     return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))

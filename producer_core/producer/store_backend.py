@@ -157,6 +157,7 @@ class StoreBackend:
             Spill(self.spill_file),
             limit=options.dlq_max_size,
             stored=self._stored,
+            unpublished=self._keep_copies,
             unstored=None if self._publishing is None else self._publishing.unstored,
             dropped=self._dropped,
             named=self._named,
@@ -214,7 +215,10 @@ class StoreBackend:
         self.recorder.flush_soon(2.0)
 
     def lost(self) -> int:
-        return self._writer.lost
+        return self._writer.lost + self.lost_with_disk()
+
+    def lost_with_disk(self) -> int:
+        return 0 if self._publishing is None else self._publishing.lost
 
     # dead letters
 
@@ -394,6 +398,7 @@ class StoreBackend:
             owner,
             store=lambda: self.store,
             trouble=lambda: self._access.trouble_of("dead letters"),
+            spilled=lambda: self._writer.spilled and self.spill_file.exists(),
             limit=self._options.dlq_max_size,
             published=self._published,
         )
@@ -402,6 +407,10 @@ class StoreBackend:
         self._dead_letters_stored(message_ids)
         if self._publishing is not None:
             self._publishing.stored()
+
+    def _keep_copies(self, dead_letters: Sequence[DeadLetter]) -> None:
+        if self._publishing is not None:
+            self._publishing.keep_copies(dead_letters)
 
     def _published(self, message_ids: Iterable[str]) -> None:
         """Settle dead letters that are on their topic, while no disk takes them."""

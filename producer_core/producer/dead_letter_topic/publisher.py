@@ -30,6 +30,11 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 10.0)
 _CLOSING_PAUSE_S = 0.2
 FAILING_AFTER_S = 300.0
 """Seconds without a complete publication after which the alert `dead_letter_topic_failing` fires."""
+_SLOW_S = 60.0
+"""Seconds without progress after which a step that still runs is a failure."""
+_SLOW = (
+    f"no progress for {_SLOW_S:.0f} s; a function that chooses the topic and blocks holds up all dead letters"
+)
 _LAST_STEP_S = 1.0
 """Seconds at the end of a stop that the client and the thread each get to end, or a quarter of a shorter time limit."""
 
@@ -98,6 +103,9 @@ class DeadLetterPublisher:
         self._deadline = float("inf")  # monotonic time; set by stop()
         self._trouble = ""
         self._failing_since = 0.0  # monotonic time; of `_trouble`
+        self._progressed_at = float(
+            "inf"
+        )  # monotonic time of the latest progress of a step; infinite between two steps
         self._thread = threading.Thread(target=self._run, name="dead-letter-publisher", daemon=True)
 
     def start(self) -> None:
@@ -119,9 +127,19 @@ class DeadLetterPublisher:
         return time.monotonic() >= self._deadline
 
     def failing(self) -> FailingPublication | None:
-        """Return the failure since the last time that no dead letter waited for its topic. Any thread may call this."""
+        """Return the failure since the last time that no dead letter waited for its topic. Any thread may call this.
+
+        A step without progress for long is a failure from now on, until it ends.
+        """
+        progressed_at = self._progressed_at
+        if not self._trouble and time.monotonic() - progressed_at >= _SLOW_S:
+            self._log(_SLOW, again=True, since=progressed_at)
         since, reason = self._failing_since, self._trouble
         return FailingPublication(reason, time.monotonic() - since) if reason else None
+
+    def progressed(self) -> None:
+        """Tell that the step that runs has settled some dead letters."""
+        self._progressed_at = time.monotonic()
 
     def check_stopping(self) -> None:
         """Raise ProducerClosed if the publisher must end now."""
@@ -164,6 +182,7 @@ class DeadLetterPublisher:
             threading.Event().wait(_CLOSING_PAUSE_S)
 
     def _round(self) -> Round:
+        self.progressed()
         try:
             result = self._source.publish_next(self._opened)
         except StoreError as error:
@@ -173,16 +192,20 @@ class DeadLetterPublisher:
                 return DONE
             logger.exception("dead letters not published")
             result = Round(again=True, trouble=f"{type(error).__name__}: {error}")
+        finally:
+            self._progressed_at = float("inf")
         self._log(result.trouble, again=result.again or result.more)
         return result
 
-    def _log(self, trouble: str, *, again: bool) -> None:
+    def _log(self, trouble: str, *, again: bool, since: float | None = None) -> None:
         if trouble and trouble != self._trouble:
             logger.warning(**with_fields("dead letters wait for their topic", error=mask_or_hide(trouble)))
         elif self._trouble and not again:
             logger.warning("dead letters are published again")
         if trouble and not self._trouble:
-            self._failing_since = time.monotonic()  # before the text, which other threads read
+            self._failing_since = (
+                time.monotonic() if since is None else since
+            )  # before the text, which other threads read
         if trouble or not again:
             self._trouble = trouble
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from producer_core.producer.dead_letter_topic.direct_publications import log_ref
 from producer_core.producer.dead_letter_topic.lookup_ahead import Upcoming
 from producer_core.producer.dead_letter_topic.publisher import DONE, Round
 from producer_core.producer.dead_letter_topic.targets import UNFIT_CODES, TargetNames, reasons
+from producer_core.producer.dead_letter_topic.unpublished_copies import UnpublishedCopies
 from producer_core.producer.dead_letter_topic.unrecorded_publications import UnrecordedPublications
 from producer_core.store.lease import Lease
 
@@ -84,7 +85,7 @@ class StorePublications:
 
     Each slice is published under the lease of `dlq publish`, with the same events. A dead letter of an earlier process is
     looked for on its topic first, because that process may have published it and not recorded it. `unrecorded` are those
-    that were published while the store was not available.
+    that were published while the store was not available, and `copies` those of this process without an outcome.
 
     A pass goes through the dead letters page by page, the oldest first. After a slice of which none could be sent, the
     pass pauses and goes on behind it, so that no topic holds up the others. Once a pass has no failure, the next one
@@ -100,18 +101,22 @@ class StorePublications:
         sender: Callable[[Callable[[], None], Upcoming], TopicSender],
         *,
         unrecorded: UnrecordedPublications,
+        copies: UnpublishedCopies,
         in_doubt: dict[str, float],
         stopping: Callable[[], bool],
         closing: Callable[[], bool],
+        progressed: Callable[[], None],
     ) -> None:
         self._store = store
         self._owner = owner
         self._targets = targets
         self._sender = sender
         self._unrecorded = unrecorded
+        self._copies = copies
         self._in_doubt = in_doubt
         self._stopping = stopping
         self._closing = closing
+        self._progressed = progressed
         self._only_own = False  # leave the dead letters of ended producers to the next producer
         self._since = float("-inf")  # dead letters that entered the store before are done
         self._began = float("-inf")  # the clock's time at the start of the pass
@@ -135,8 +140,9 @@ class StorePublications:
         return result
 
     def _publish_next(self, store: Store, producer: Callable[[], PublishingProducer]) -> Round:
+        self._restore()
         events = PublicationEvents(store, who=self._owner.producer_id, origin=ORIGIN, clock=self._owner.clock)
-        self._unrecorded.record(events)
+        self._forget(self._unrecorded.record(events))
         self._find_ended(store)
         if self._position == _START:
             self._begin_pass()
@@ -162,6 +168,12 @@ class StorePublications:
             self._position = (listed[-1].accepted_at, listed[-1].message_id)
             return Round(again=bool(troubles), more=not troubles, trouble=reasons(troubles))
         return self._end_pass()
+
+    def _restore(self) -> None:
+        """Begin the pass again if the store's file was replaced. The earlier file may have recorded that a publication began."""
+        for one in self._copies.restore():
+            self._position = _START
+            self._in_doubt.setdefault(one.message_id, one.accepted_at)
 
     def _begin_pass(self) -> None:
         began, cluster = self._owner.clock(), self._owner.cluster()
@@ -240,6 +252,7 @@ class StorePublications:
                 found = find_events(connection, ids, ("publishing", "published", "not published"))
             done |= {one.message_id for one in found if one.what != "publishing" and one.origin == ORIGIN}
             self._begun |= {one.message_id for one in found if one.happened_at > recently}
+        self._copies.forget(done)
         return [one for one in listed if one.message_id not in done]
 
     def _upcoming(self, listed: Sequence[Listed]) -> Upcoming:
@@ -263,7 +276,7 @@ class StorePublications:
             targets = self._targets.of(dead_letters)
             if targets.trouble:
                 troubles[slice_[0].message_id] = targets.trouble
-            _refuse(targets.refused, events)
+            self._refuse(targets.refused, events)
             failed = bool(targets.trouble)  # then a pause, without the bodies of the rest
             if targets.topics:
                 doubtful = self._doubtful(dead_letters)
@@ -279,6 +292,7 @@ class StorePublications:
                 reasons(troubles) or self._trouble
             )  # before the position: the next slice may raise
             self._position = (slice_[-1].accepted_at, slice_[-1].message_id)
+            self._progressed()
             if failed:
                 return troubles, False
         return troubles, True
@@ -323,23 +337,28 @@ class StorePublications:
             else:
                 self._alone.add(message_id)
                 troubles[message_id] = one.text
-        _refuse(refused, events)
+        self._refuse(refused, events)
         self._alone -= refused.keys() | result.published.keys()
-        for message_id in (*refused, *result.published, *result.found):
-            self._in_doubt.pop(message_id, None)
+        self._forget((*refused, *result.published, *result.found))
         return troubles
+
+    def _forget(self, message_ids: Collection[str]) -> None:
+        """Forget dead letters whose outcomes the store has."""
+        for message_id in message_ids:
+            self._in_doubt.pop(message_id, None)
+        self._copies.forget(message_ids)
+
+    def _refuse(self, refused: Mapping[str, str], events: PublicationEvents) -> None:
+        """Record and log dead letters that can never be published."""
+        events.add("not published", refused)
+        self._copies.forget(refused)
+        log_refused(refused)
 
     def _renew(self) -> None:
         if self._stopping():
             raise ProducerClosed
         if self._lease is not None and not self._lease.hold(self._owner.clock()):
             raise ReplayError("The lease expired, and another process is publishing.")
-
-
-def _refuse(refused: Mapping[str, str], events: PublicationEvents) -> None:
-    """Record and log dead letters that can never be published."""
-    events.add("not published", refused)
-    log_refused(refused)
 
 
 def _first_failure(dead_letter: DeadLetter) -> float:

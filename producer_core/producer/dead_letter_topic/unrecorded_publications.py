@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from producer_core.dlq import lookup
@@ -42,14 +42,15 @@ class UnrecordedPublications:
         for message_id in message_ids:
             self._places.pop(message_id, None)
 
-    def record(self, events: PublicationEvents) -> None:
-        """Record those that the store has by now."""
+    def record(self, events: PublicationEvents) -> Collection[str]:
+        """Record those that the store has by now. Return their ids."""
         places = dict(self._places)
         if not places:
-            return
+            return ()
         with events.store.borrow(write=True) as connection:
             rows = lookup.fetch_rows(connection, "dead_letters", ["message_id"], list(places))
             stored = {message_id: places[message_id] for (message_id,) in rows}
             events.write(connection, "published", stored)
             safe_verdicts.revoke(connection, PUBLISHED, *lookup.id_in(list(stored)))
         self.drop(stored)
+        return stored

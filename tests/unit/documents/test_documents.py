@@ -209,6 +209,19 @@ def test_every_relative_link_resolves(name):
     assert [link for link in links if "://" not in link and not (folder / link).exists()] == []
 
 
+@pytest.mark.parametrize(
+    ("page", "name", "target"),
+    [
+        (page, name, target)
+        for page, text in PAGES.items()
+        for name, target in re.findall(r"\[`([\w.]+)`\]\(([^)#:]*\.md)\)", text)
+    ],
+)
+def test_a_page_that_a_name_links_to_mentions_it(page, name, target):
+    """Regression: the page about alerts did not mention an alert that linked to it."""
+    assert name in (ROOT / page).parent.joinpath(target).read_text()
+
+
 def test_the_site_navigation_lists_every_page():
     def pages(entry):
         if isinstance(entry, str):

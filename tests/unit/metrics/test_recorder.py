@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -186,6 +187,16 @@ def test_stop_does_not_wait_for_the_next_tick(rig):
     recorder.stop()
     assert store.batches
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("timeout", [0.0, 1.0, 10.0])
+def test_a_stop_gives_telemetry_only_time_that_is_left(rig, timeout):
+    """Regression: it took up to 6 s after the timeout while the brokers were slow."""
+    given = []
+    rig.recorder._telemetry = SimpleNamespace(publish=lambda batch: None, close=given.append)
+    rig.recorder.stop(timeout)
+    (seconds,) = given
+    assert seconds <= max(0.2, timeout / 2)
 
 
 class BusyStore(FakeStore):

@@ -11,7 +11,16 @@ import pytest
 from tests.support import ROOT
 
 APPLICATION_TESTS = """
-from producer_core import Store
+import pytest
+
+from producer_core import ReliableKafkaProducer
+
+@pytest.fixture(scope="session", autouse=True)
+def timeouts_of_closes():
+    close, timeouts = ReliableKafkaProducer.close, []
+    ReliableKafkaProducer.close = lambda self, timeout=30.0: (timeouts.append(timeout), close(self, timeout))
+    yield
+    assert len(timeouts) == 3 and max(timeouts) <= 5.0
 
 def test_a_record_is_on_the_topic(producer_core_producer, producer_core_records):
     for number in range(20):
@@ -29,6 +38,13 @@ def test_a_fault_of_the_broker_reaches_the_producer(producer_core_broker, produc
     producer_core_producer.send_message("orders", {"n": 1})
     producer_core_producer.flush()
     assert [message.topic for message in producer_core_producer.get_dlq_messages()] == ["orders"]
+
+def test_an_outage_until_the_end(producer_core_broker, producer_core_producer, producer_core_records, monkeypatch):
+    monkeypatch.setattr("producer_core.producer.pytest_plugin._READ_TIMEOUT_S", 1.0)
+    producer_core_producer.send_message("orders", {"n": 1})
+    producer_core_broker.down()
+    with pytest.raises(TimeoutError, match="orders were not read within 1 s"):
+        producer_core_records("orders")
 """
 
 
@@ -37,7 +53,7 @@ PAGE = (ROOT / "docs" / "how-to" / "test-an-application.md").read_text()
 
 @pytest.mark.parametrize(
     ("tests", "passed"),
-    [(APPLICATION_TESTS, 3), (re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], 2)],
+    [(APPLICATION_TESTS, 4), (re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], 2)],
     ids=["application", "page"],
 )
 def test_the_fixtures_work_in_an_application_s_tests(tmp_path, tests, passed):

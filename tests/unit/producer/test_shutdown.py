@@ -39,3 +39,15 @@ def test_close_shares_its_timeout_between_all_its_steps(monkeypatch):
     assert 20.0 <= now[0] <= 20.0 + LEAST
     components.dead_letter_backend.stop.assert_called_once_with(1.0)
     components.session.release.assert_called_once()
+
+
+def test_a_close_does_not_wait_until_another_thread_has_asked_slow_brokers_for_the_cluster_id():
+    """Regression: the recorder asked for 2 s each time it described the producer, and dead letters waited for it."""
+    components = MagicMock(_cluster_id=None)
+    components.shutdown.begun = False
+    Components.cluster(components)
+    components._ask_cluster.assert_called_once()
+
+    components.shutdown.begun = True
+    Components.cluster(components)
+    components._ask_cluster.assert_called_once()

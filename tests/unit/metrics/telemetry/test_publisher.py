@@ -16,7 +16,6 @@ from producer_core.brokers import embedded
 from producer_core.config import client_config
 from producer_core.metrics.batch import Batch, ErrorRow, LatencyRow, ProducerRow, StatisticsRow
 from producer_core.metrics.telemetry import TelemetryPublisher, decode, encode
-from producer_core.metrics.telemetry import publisher as publishing
 from tests.support import eventually
 
 WHERE = (1_700_000_000, "cluster", "p1", "orders")
@@ -213,11 +212,10 @@ def test_a_batch_that_is_too_large_is_given_up_and_counted_and_the_others_are_se
 
 
 @pytest.mark.slow
-def test_batches_that_close_cannot_send_are_kept_for_the_next_start(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(publishing, "_CLOSE_TIMEOUT", 0.3)
+def test_batches_that_close_cannot_send_are_kept_for_the_next_start(tmp_path, caplog):
     publisher = TelemetryPublisher("127.0.0.1:1", "telemetry", folder=tmp_path)
     publisher.publish(batch())
-    publisher.close()
+    publisher.close(timeout=0.3)
     publisher.close()
     (warning,) = [record for record in caplog.records if record.message.startswith("telemetry not flushed")]
     assert (warning.batches, warning.kept) == (1, True) and len(list(tmp_path.iterdir())) == 1

@@ -264,6 +264,58 @@ def test_the_alert_counts_from_the_first_failure_until_no_dead_letter_waits(monk
     ]
 
 
+def test_a_step_that_hangs_is_a_failure_that_is_logged_once_and_ends_with_the_step(monkeypatch, caplog):
+    """Regression: a function that blocked stopped the publication without a log line or an alert."""
+    failing, now = [], [1000.0]
+
+    class Source:
+        def publish_next(self, producer):
+            for _ in range(3):
+                now[0] += 59.0
+                failing.append(tested.failing())
+                tested.progressed()
+            for _ in range(5):
+                now[0] += 60.0
+                failing.append(tested.failing())
+            return Round()
+
+    monkeypatch.setattr(publisher, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    tested = publisher.DeadLetterPublisher(Source(), lambda: None)
+    assert tested.failing() is None
+    tested._round()
+    assert failing[:3] == [None] * 3, "a long step that makes progress"
+    assert [(one.seconds, one.is_long) for one in failing[3:]] == [
+        (60.0 * number, number == 5) for number in range(1, 6)
+    ]
+    assert "blocks" in failing[-1].reason
+    assert tested.failing() is None
+    assert [text.partition(":")[0] for text in caplog.messages] == [
+        "dead letters wait for their topic",
+        "dead letters are published again",
+    ]
+
+
+def test_an_alert_fires_while_the_function_that_chooses_the_topic_blocks(cluster, store, monkeypatch):
+    monkeypatch.setattr(publisher, "_SLOW_S", 0.1)
+    monkeypatch.setattr(publisher, "FAILING_AFTER_S", 0.1)
+    proceed = threading.Event()
+
+    def choose(dead_letter):
+        proceed.wait(60)
+        return "all-dead"
+
+    def alerts():
+        producer._components.dead_letter_backend.flush_soon()
+        return [one.state for one in AlertLog(store).list() if one.rule == "dead_letter_topic_failing"]
+
+    with cluster.producer(store, dead_letter_topic=choose) as producer:
+        sent = send(producer, 2)
+        eventually(lambda: alerts() == ["firing"])
+        proceed.set()
+        eventually(lambda: cluster.ids("all-dead") == sent)
+        eventually(lambda: alerts() == ["resolved"])
+
+
 def test_without_a_disk_and_a_topic_sending_waits_its_bound_and_raises(cluster, tmp_path):
     cluster.denied.add("orders-dlt")
     with without_disk(cluster, tmp_path, dlq_max_size=3) as producer:
@@ -321,6 +373,68 @@ def test_while_the_store_is_unavailable_dead_letters_are_published_and_recorded_
         eventually(lambda: [what for what, _ in events(producer.store, sent[0])] == ["published"])
 
     assert sorted(cluster.ids("orders-dlt")) == sorted(sent), "each once"
+
+
+# while the disk goes away
+
+
+def stored_only(cluster, tmp_path, count, **options):
+    """Return a producer, its folder, and the ids of its dead letters, which its topic denies and which the store has."""
+    cluster.denied.add("orders-dlt")
+    folder = tmp_path / "state"
+    producer = cluster.producer(folder / "store.duckdb", **options)
+    sent = send(producer, count)
+    eventually(lambda: producer.dlq.count() == count)
+    return producer, folder, sent
+
+
+def removed(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
+
+
+def test_a_dead_letter_whose_disk_goes_away_before_its_publication_is_published(cluster, tmp_path):
+    """Regression: it was in no place, and the report of the close counted no loss."""
+    producer, folder, sent = stored_only(cluster, tmp_path, 3)
+    eventually(lambda: removed(folder))
+    cluster.denied.discard("orders-dlt")
+    eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent), timeout=30)
+    assert producer.close().lost == 0
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent), "each once"
+
+
+def test_dead_letters_whose_disk_does_not_come_back_are_published_from_memory(cluster, tmp_path):
+    producer, folder, sent = stored_only(cluster, tmp_path, 3)
+    folder.rename(tmp_path / "away")
+    eventually(lambda: is_file_in_place_of(folder))
+    cluster.denied.discard("orders-dlt")
+    eventually(lambda: sorted(cluster.ids("orders-dlt")) == sorted(sent), timeout=30)
+    folder.unlink()
+    (tmp_path / "away").rename(folder)
+    eventually(lambda: "published" in [what for what, _ in events(producer.store, sent[0])])
+    assert producer.close().lost == 0
+    assert sorted(cluster.ids("orders-dlt")) == sorted(sent), "each once"
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+def test_dead_letters_that_neither_a_disk_nor_a_topic_has_are_lost(cluster, tmp_path, caplog, journaled):
+    options = {"journal_dir": tmp_path / "journal"} if journaled else {}
+    producer, folder, _ = stored_only(cluster, tmp_path, 3, **options)
+    folder.rename(tmp_path / "away")
+    eventually(lambda: is_file_in_place_of(folder))
+    report = producer.close(timeout=2.0)
+    assert (report.dead, report.journaled, report.lost) == (3, 0, 3)
+    assert any("dead letters lost: count=3" in text for text in caplog.messages)
+
+
+def test_dead_letters_for_which_memory_has_no_room_are_lost_with_their_disk(cluster, tmp_path):
+    producer, folder, _ = stored_only(cluster, tmp_path, 5, dlq_max_size=2)
+    eventually(lambda: removed(folder))
+    cluster.denied.discard("orders-dlt")
+    report = producer.close()
+    published = set(cluster.ids("orders-dlt"))
+    assert len(published) == 2
+    assert (report.dead, report.lost) == (5, 3)
 
 
 def test_dead_letters_of_an_ended_producer_are_published_by_one_with_the_same_topic(cluster, store):

@@ -41,7 +41,8 @@ def publishing_with(*, store, trouble):
         DeadLetterTopic(), client_config("nowhere:9092", {}), open=None, has_broker=False
     )
     owner = PublicationOwner("p", 0.0, None, cluster=lambda: "", clock=time.time)
-    return StorePublishing(client, owner, store=store, trouble=trouble, limit=10, published=lambda ids: None)
+    unused = {"spilled": lambda: False, "published": lambda ids: None}
+    return StorePublishing(client, owner, store=store, trouble=trouble, limit=10, **unused)
 
 
 @pytest.mark.parametrize("fails", ["missing", "no topic name"])
