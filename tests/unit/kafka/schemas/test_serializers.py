@@ -150,6 +150,15 @@ def test_a_serializer_with_a_context_that_returns_none_writes_no_tombstone():
         producer.send_message("orders", {})
 
 
+@pytest.mark.parametrize("body", [b"<html>Please log in</html>", b"null"])
+def test_a_login_page_that_a_users_serializer_gets_is_not_the_fault_of_the_message(serve, body):
+    url, _ = serve(lambda path, release: (200, body))
+    with SchemaRegistryClient({"url": url, "timeout": 10, "max.retries": 0}) as client:
+        producer, _ = quick_producer(config={"value_serializer": AvroSerializer(client, '"string"')})
+        with producer, pytest.raises(SchemaUnavailable, match="response cannot be used"):
+            producer.send_message("orders", "x")
+
+
 async def asynchronous(value, context):
     return b""
 
