@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from producer_core._internal.schema_settings import with_registry
 from producer_core.diagnostics.doctor.approval_checks import check_approvals
 from producer_core.diagnostics.doctor.compression_checks import check_compression
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -63,9 +64,10 @@ def examine(
 
     The schema registry of the settings is checked, or the one at `schema_registry`, with the subjects of the topics.
     """
+    used = with_registry(settings, schema_registry)
     yield from versions()
     yield from check_kafka(
-        servers, settings, topics, timeout, features=features, transactional_id=transactional_id
+        servers, used, topics, timeout, features=features, transactional_id=transactional_id
     )
     yield from check_schemas(servers, settings, topics, timeout, url=schema_registry)
     yield from check_store(store, time.time())
