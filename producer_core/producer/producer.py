@@ -283,7 +283,8 @@ class ReliableKafkaProducer:
     def try_send(self, topic: str, value: Any, key: Any = None, **options: Any) -> bool:
         """Send a message if that is possible without a wait for room or for a rate limit.
 
-        Return False if it is not: the message is not accepted. Raise CircuitOpen while a circuit breaker refuses messages.
+        Return False if it is not: the message is not accepted. The first message of a topic still waits for its schema, if
+        the producer takes that from a registry. Raise CircuitOpen while a circuit breaker refuses messages.
         `options` are those of `send_message` without `max_block_ms`; it also lists the other errors.
         """
         if "max_block_ms" in options:
@@ -355,6 +356,8 @@ class ReliableKafkaProducer:
                 if not loop.is_closed():  # else the caller has stopped waiting
                     raise
 
+        if self._serializers is not None and not self._shutdown.begun:
+            await self._serializers.wait_for_schemas(topic, value, key, options.get("value_serializer"))
         message_id = await self._components.run_in_thread(
             self.send_message, topic, value, key, on_delivery=report_done, **options
         )

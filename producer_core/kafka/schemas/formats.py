@@ -63,7 +63,24 @@ class CheckedAvro:
                 return self._serializer(value, context)
             raise ValueError("the value does not fit the schema")
         except Exception as error:
-            raise not_accepted(error, self._serializer, value) from error
+            raise not_accepted(error, self._serializer, value, context.field) from error
+
+
+def schema_problem(kind: str, text: str) -> str:
+    """Return why a text is not a schema of the registry's type AVRO or JSON; an empty text if it is one."""
+    try:
+        schema = orjson.loads(text)
+        if kind == "AVRO":
+            from fastavro import parse_schema
+
+            parse_schema(schema)
+        else:
+            from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+
+            validator_for(schema).check_schema(schema)
+    except Exception as error:  # noqa: BLE001  both packages raise many types
+        return str(getattr(error, "message", error)) or type(error).__name__
+    return ""
 
 
 def _as_object(schema: Schema) -> Schema:
