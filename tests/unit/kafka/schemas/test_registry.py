@@ -75,6 +75,24 @@ def test_an_error_quotes_only_the_beginning_of_a_long_response(serve, body):
     registry.close()
 
 
+def test_a_deleted_subject_is_named(serve):
+    def deleted(path, release):
+        if path.startswith("/subjects/orders-value/versions?") and "deleted=true" in path.lower():
+            return 200, [1, 2]
+        return 404, {"error_code": 40401, "message": "Subject not found."}
+
+    url, _ = serve(deleted)
+    registry = opened(url)
+    found = registry.evolution("orders-value", 7)
+    assert (found.readable, found.current, found.reason) == (
+        None,
+        False,
+        "The subject orders-value was deleted.",
+    )
+    assert registry.evolution("payments-value", 7) is None
+    registry.close()
+
+
 def test_the_error_survives_a_process_pool(serve):
     url, _ = serve(lambda path, release: (200, LOGIN))
     registry = opened(url)
