@@ -115,6 +115,15 @@ def test_bytes_and_tombstones_do_not_reach_a_serializer():
     assert recorder.contexts == []
 
 
+def test_a_key_of_bytes_reaches_its_serializer():
+    recorder = Recorder()
+    producer, transport = quick_producer(
+        config={"key_serializer": lambda key, context: recorder("k", context)}
+    )
+    with producer:
+        assert sent(producer, transport, {}, b"raw").key == b'"k"'
+
+
 def test_the_signature_is_read_once_and_not_for_each_message():
     recorder = Recorder()
     producer, transport = quick_producer(config={"value_serializer": recorder})
