@@ -90,11 +90,21 @@ class _Walk:
 
     def _in_union(self, value: Any, branches: Sequence[AvroSchema]) -> Misfit | None:
         """Return the misfit inside the only branch of the value's kind, or that the value fits no branch."""
+        if isinstance(value, tuple):
+            return self._in_branch(value, branches)
         found = [self.find(value, branch) for branch in branches]
         if None in found:
             return None
         inside = [one for one in found if one is not None and one.path]
         return inside[0] if len(inside) == 1 else _wrong_type(value, *branches)
+
+    def _in_branch(self, value: tuple[Any, ...], branches: Sequence[AvroSchema]) -> Misfit | None:
+        """Return the misfit of a pair of a branch's name and its value, fastavro's notation."""
+        for branch in branches:
+            name = branch["name"] if isinstance(branch, dict) and branch["type"] in _RECORDS else branch
+            if len(value) == 2 and name == value[0]:
+                return self.find(value[1], branch)
+        return _wrong_type(value, *branches)
 
     @staticmethod
     def _in_leaf(value: Any, schema: str | dict[str, Any]) -> Misfit | None:

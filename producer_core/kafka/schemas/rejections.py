@@ -23,6 +23,7 @@ class UnusableResponse(SchemaUnavailable):
 
 
 def unusable_response(reason: str) -> UnusableResponse:
+    """Return the error for a response that is not a registry's. The reason must not quote an address."""
     return UnusableResponse(
         f"The schema registry's response cannot be used: {reason}.",
         fix="Check that schema.registry.url is the address of the registry, and that no login page is in front of it.",
@@ -40,7 +41,7 @@ def not_accepted(error: Exception, serializer: Any, value: Any, part: str = "val
     names = _class_names(error)
     if isinstance(error, OSError) or names & _UNREACHABLE:
         return SchemaUnavailable(
-            f"The schema registry did not respond: {clipped(str(error)) or type(error).__name__}.",
+            f"The schema registry did not respond: {clipped(str(error)).rstrip('.') or type(error).__name__}.",
             fix=SEND_AGAIN,
         )
     if _REGISTRY_ERROR in names:

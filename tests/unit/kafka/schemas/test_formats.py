@@ -83,6 +83,16 @@ def test_a_number_in_range_is_written(kind, value):
     assert written([{"name": "p", "type": kind}], {"p": value})["p"] == value
 
 
+def test_a_pair_names_the_branch_of_a_union():
+    price = {"type": "record", "name": "Price", "fields": [{"name": "x", "type": "float"}]}
+    weight = {"type": "record", "name": "Weight", "fields": [{"name": "x", "type": "float"}]}
+    fields = [{"name": "p", "type": ["null", price, weight]}, {"name": "q", "type": ["null", "Weight"]}]
+    value = {"p": ("Weight", {"x": 1.5}), "q": ("Weight", {"x": 2.5})}
+    assert written(fields, value) == {"p": {"x": 1.5}, "q": {"x": 2.5}}
+    with pytest.raises(InvalidMessage, match=r"^At value\['p'\]\['x'\]: .* does not fit float"):
+        written(fields, {"p": ("Weight", {"x": 1e300}), "q": None})
+
+
 def test_a_uuid_is_written_from_either_form():
     fields, one = [{"name": "p", "type": {"type": "string", "logicalType": "uuid"}}], uuid.uuid4()
     assert written(fields, {"p": one})["p"] == written(fields, {"p": str(one)})["p"] == one
