@@ -47,7 +47,7 @@ def not_accepted(error: Exception, serializer: Any, value: Any, part: str = "val
     if _REGISTRY_ERROR in names:
         return _registry_error(error)
     if _raised_by_client(error):
-        return unusable_response(type(error).__name__)
+        return unusable_response(_type_of_failure(error))
     place, reason = _place(error, serializer, value)
     if place:
         return InvalidMessage(f"At {part}{place}: {reason}.")
@@ -99,7 +99,12 @@ def registry_failure(error: Exception) -> Exception:
     if isinstance(error, NotAccepted | ConfigError):
         return error
     found = not_accepted(error, None, None)
-    return unusable_response(type(error).__name__) if isinstance(found, InvalidMessage) else found
+    return unusable_response(_type_of_failure(error)) if isinstance(found, InvalidMessage) else found
+
+
+def _type_of_failure(error: Exception) -> str:
+    name = type(error).__name__
+    return "it is not JSON" if name == "JSONDecodeError" else name
 
 
 def clipped(text: str) -> str:

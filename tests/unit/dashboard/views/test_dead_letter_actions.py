@@ -69,7 +69,9 @@ def test_the_result_of_a_replay_stands_above_the_warning_about_the_remaining_dea
     add_dead_letters(store, 3, failed_at=time.time() - 20)
     page = bar(path)
     page.button(key="replay").click().run()
-    assert text_of(page).index("The cause may still be active") < text_of(page).index("a running producer picks")
+    assert text_of(page).index("The cause may still be active") < text_of(page).index(
+        "a running producer picks"
+    )
 
     assert actions.cancel_replay(store, only_replay(store).operation_id).ok
     page = redrawn(page)

@@ -42,6 +42,14 @@ def test_a_response_of_something_else_is_a_failure_of_the_registry(serve, ask, b
     registry.close()
 
 
+def test_a_login_page_is_described(serve):
+    url, _ = serve(lambda path, release: (200, LOGIN))
+    registry = opened(url)
+    with pytest.raises(SchemaUnavailable, match=r"it is not JSON.*login page"):
+        registry.latest("orders-value")
+    registry.close()
+
+
 @pytest.mark.parametrize("number", [None, 0, -1, 2**31, True, "7", 7.5])
 def test_a_response_without_an_id_gives_no_id(serve, number):
     body = {"subject": "orders-value", "version": 1, "id": number, "schema": ORDER}
