@@ -152,7 +152,7 @@ class SharedLookups(Generic[T]):
 
     def _expired(self) -> SchemaUnavailable:
         return SchemaUnavailable(
-            f"The schema registry did not respond within {self._wait:.3g} s.", fix=SEND_AGAIN
+            f"The schema registry did not respond within {self._wait:g} s.", fix=SEND_AGAIN
         )
 
     @staticmethod
