@@ -310,7 +310,7 @@ def checksum(topic: str, key: bytes | None, value: Any, *, ignored: Sequence[str
             body = b"j" + _serialize(value, orjson.OPT_SORT_KEYS)
         except InvalidMessage as error:
             raise InvalidMessage(
-                f"Deduplication cannot compare this value: {error}",
+                f"Deduplication cannot compare this value: {error.what}",
                 fix="Pass dedup_key= with text that identifies the message.",
             ) from error
     own = b"" if key is None else b"k" + key

@@ -28,7 +28,7 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("ours"), derandomize=False, max_examples=2000)
 settings.load_profile("ours")
 
-pytest_plugins = ["tests.fixtures.services", "tests.fixtures.monitoring"]
+pytest_plugins = ["tests.fixtures.services", "tests.fixtures.monitoring", "tests.fixtures.registry_server"]
 
 SERVICES = (
     "kafka", "kafka3", "redis", "schema_registry", "spark", "prometheus", "alertmanager", "browser", "jupyter",

@@ -15,7 +15,16 @@ FORMATS = ("avro", "json")
 
 _PREFIX = "schema.registry."
 _OWN = ("auto.register.schemas", "value.schema", "key.schema")
-_NUMBERS = ("timeout", "cache.capacity", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
+_DAY = 86_400
+_NUMBERS = {
+    "timeout": (0.001, _DAY),
+    "cache.capacity": (1, 1_000_000_000),
+    "max.retries": (0, 1_000),
+    "retries.wait.ms": (0, 1_000 * _DAY),
+    "retries.max.wait.ms": (0, 1_000 * _DAY),
+    "cache.latest.ttl.sec": (0, 1_000 * _DAY),
+}
+"""The smallest and the largest value of each number."""
 _SERIALIZERS = ("value.serializer", "key.serializer")
 _TTL = "cache.latest.ttl.sec"
 
@@ -57,6 +66,16 @@ def without_unused_registry(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def with_registry(settings: Mapping[str, Any], url: str | None) -> dict[str, Any]:
+    """Return the settings with this address of the registry, if one is given and a serializer uses it."""
+    if url is None:
+        return dict(settings)
+    kept = {
+        name: value for name, value in settings.items() if name.replace("_", ".") != "schema.registry.url"
+    }
+    return without_unused_registry({**kept, "schema.registry.url": url})
+
+
 def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
     """Remove the settings of schemas, with dots or underscores, and return them; None without any.
 
@@ -80,7 +99,7 @@ def pop_schema_settings(given: dict[str, Any]) -> SchemaSettings | None:
             "auto.register.schemas is set, but there is no schema to register.",
             fix="Set value.schema to the text of a schema, or to the path of its file.",
         )
-    ttl = _number(_TTL, client.pop(_TTL)) if _TTL in client else float("inf")
+    ttl = client.pop(_TTL, float("inf"))
     return SchemaSettings(formats, client, schemas, auto_register, ttl)
 
 
@@ -165,6 +184,12 @@ def _number(name: str, value: Any) -> float | int:
         raise ConfigError(
             f"{_PREFIX}{name}={short_repr(value)} is not a number.", fix="Write a number."
         ) from error
+    least, most = _NUMBERS[name]
+    if not least <= number <= most:  # NaN too
+        raise ConfigError(
+            f"{_PREFIX}{name}={short_repr(value)} is not between {least:g} and {most:,}.",
+            fix="Write a number in this range.",
+        )
     return int(number) if number == int(number) else number
 
 

@@ -14,6 +14,8 @@ from producer_core.cli.lazy_group import Failed
 if TYPE_CHECKING:
     from producer_core.kafka.schemas.compatibility import Compatibility, Incompatibility
 
+_WAIT = 30.0
+"""Seconds that a check waits for all its requests."""
 _TYPES = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _SENTENCES = {
     "backward": "Consumers with the new schema cannot read records of version {}.",
@@ -73,6 +75,7 @@ def _registry_settings(
 
 
 def _check(settings: dict[str, Any], subject: str, file: Path) -> Compatibility:
+    from producer_core._internal.bounded_call import call_within
     from producer_core._internal.schema_settings import pop_schema_settings
     from producer_core.errors import SchemaUnavailable
     from producer_core.kafka.schemas.registry import Registry
@@ -82,7 +85,14 @@ def _check(settings: dict[str, Any], subject: str, file: Path) -> Compatibility:
     assert parsed is not None
     registry = Registry(parsed)
     try:
-        return registry.compatibility(subject, text, kind)
+        return call_within(
+            _WAIT, lambda: registry.compatibility(subject, text, kind), name="schema-compatibility"
+        )
+    except TimeoutError:
+        raise Failed(
+            f"The schema registry did not respond within {_WAIT:g} s.",
+            "Check the address, and that the registry is running.",
+        ) from None
     except SchemaUnavailable as error:
         raise Failed(error.what, "Check the address, the credentials and the schema.") from error
     finally:

@@ -56,8 +56,8 @@ logger = queued_logger(__name__)
 T = TypeVar("T")
 
 _ASYNC_THREADS = 64
-"""Threads on which `send_async` waits for a rate limit. They start when they are needed. While all of them wait, further
-calls wait for one of them, also those for topics whose limit has room."""
+"""Threads on which `send_async` waits for a rate limit or a serializer. They start when they are needed. While all of them
+wait, further calls wait for one of them, also those for topics whose limit has room."""
 _MIN_STEP_S = 0.2
 """Seconds that each step of a close gets after the timeout has passed."""
 _STORE_AT_LEAST, _STORE_AT_MOST = 1.0, 10.0
@@ -78,7 +78,7 @@ class Components:
         self._report_notice = self._early.append
         self.started_at = options.clock()
         self.shutdown = Shutdown(self._finish, self._report)
-        self.serializers = message_serializers(options.client)
+        self.serializers = message_serializers(options.client, may_wait=self._may_wait_for_schema)
         self.topics: set[str] = set()  # names that `check_topic` accepted
         self.session = ProducerSession(
             options.guarantees, options.client, options.journal, on_notice=self._journal_notice
@@ -111,7 +111,7 @@ class Components:
             )
             self.engine = self._engine()
             self._report_notice = self.engine.notice
-            self._async_threads: ThreadPoolExecutor | None = None  # None: those of the event loop
+            self._async_threads = self._make_async_threads()
             self.enqueuer = self._enqueuer()
             self._health_sampler = HealthSampler(
                 self.metrics, self.engine, self.dead_letter_backend.size, clock=options.clock
@@ -177,7 +177,6 @@ class Components:
     ) -> RateLimitedEnqueuer:
         self.engine.on_resend = limiter.charge
         limiter.stop_at_exit()
-        self._async_threads = ThreadPoolExecutor(_ASYNC_THREADS, thread_name_prefix="producer-send-async")
         return RateLimitedEnqueuer(
             enqueuer,
             limiter,
@@ -193,10 +192,22 @@ class Components:
         tracer.close_at_exit(self._close_at_exit)
         return TracingEnqueuer(enqueuer, tracer)
 
+    def _make_async_threads(self) -> ThreadPoolExecutor | None:
+        """Return the threads of `send_async`; None for those of the event loop, which nothing occupies for long."""
+        if self.rate_limiter is None and self.serializers is None:
+            return None
+        return ThreadPoolExecutor(_ASYNC_THREADS, thread_name_prefix="producer-send-async")
+
+    def _may_wait_for_schema(self, topic: str) -> bool:
+        """Return False in a delivery callback. Raise CircuitOpen for a message that would be refused after the wait."""
+        if self.circuits is not None and self.circuits.guarded and not self._journaled:
+            self.circuits.check(topic)
+        return not self.engine.in_callback
+
     async def run_in_thread(self, function: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run a function on another thread, as `asyncio.to_thread` does.
 
-        With rate limits it runs on the producer's own threads: calls that wait do not occupy the loop's. When the caller is
+        With rate limits or serializers it runs on the producer's own threads: calls that wait do not occupy the loop's. When the caller is
         cancelled, a message that waits for a rate limit or for room is withdrawn.
         """
         self.shutdown.check()

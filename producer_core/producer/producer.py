@@ -275,15 +275,10 @@ class ReliableKafkaProducer:
             arguments.check_callback(callback, "callback")
             arguments.check_callback(on_delivery, "on_delivery")
             callbacks = Callbacks(callback, on_delivery, record_id)
-        delivery = self._delivery(topic, value, key, headers, partition, timestamp_ms, value_serializer)
+        delivery = self._delivery(
+            topic, value, key, headers, partition, timestamp_ms, value_serializer, dedup_key
+        )
         delivery.callbacks = callbacks
-        if self.deduplicator is not None:
-            if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _UNHASHED_LENGTH:
-                delivery.checksum = (
-                    f"key {topic} {dedup_key}"  # only this process reads it, so it needs no hash
-                )
-            else:
-                delivery.checksum = self._checksum(topic, delivery.key, value, dedup_key)
         accept = self._enqueuer.accept
         accepted = accept(delivery) if max_block_ms is None else accept(delivery, block_seconds(max_block_ms))
         return f"{self._ids.prefix}{delivery.seq}" if accepted else None
@@ -291,7 +286,8 @@ class ReliableKafkaProducer:
     def try_send(self, topic: str, value: Any, key: Any = None, **options: Any) -> bool:
         """Send a message if that is possible without a wait for room or for a rate limit.
 
-        Return False if it is not: the message is not accepted. Raise CircuitOpen while a circuit breaker refuses messages.
+        Return False if it is not: the message is not accepted. The first message of a topic still waits for its schema, if
+        the producer takes that from a registry. Raise CircuitOpen while a circuit breaker refuses messages.
         `options` are those of `send_message` without `max_block_ms`; it also lists the other errors.
         """
         if "max_block_ms" in options:
@@ -314,6 +310,7 @@ class ReliableKafkaProducer:
         partition: int | None,
         timestamp_ms: int | None,
         serializer: Callable[..., bytes | None] | None,
+        dedup_key: str | None = None,
     ) -> Delivery:
         if self._shutdown.begun:
             self._shutdown.check()
@@ -328,23 +325,25 @@ class ReliableKafkaProducer:
         else:
             chosen = self._serializers or JSON_AND_TEXT
             data, key_data, headers = chosen.encode(topic, value, key, headers, serializer)
+        claim = None if self.deduplicator is None else self._checksum(topic, key_data, value, dedup_key)
         usual = headers is None and partition is None and timestamp_ms is None
         extra = None if usual else (encode_headers(headers), _placement(partition, timestamp_ms))
         # The last step that may fail comes before this one: a refused message uses no sequence.
         raw = self._ids.raw(number := self._next_sequence())
         if not number & YIELD_MASK:  # a safe point: the message holds no lane or claim yet
             self._enqueuer.transport.yield_to_poller()
-        if extra is None:
+        if extra is None and claim is None:
             return Delivery(raw, number, topic, key_data, data)
-        return Delivery(raw, number, topic, key_data, data, *extra)
+        delivery = Delivery(raw, number, topic, key_data, data, *(extra or ()))
+        delivery.checksum = claim
+        return delivery
 
-    @staticmethod
-    def _checksum(topic: str, key: bytes | None, value: Any, dedup_key: str | None) -> str:
-        return (
-            checksum(topic, key, value)
-            if dedup_key is None
-            else checksum(topic, None, {"dedup_key": dedup_key})
-        )
+    def _checksum(self, topic: str, key: bytes | None, value: Any, dedup_key: str | None) -> str:
+        if dedup_key is None:
+            return checksum(topic, key, value)
+        if self._local_claims and type(dedup_key) is str and len(dedup_key) <= _UNHASHED_LENGTH:
+            return f"key {topic} {dedup_key}"  # only this process reads it, so it needs no hash
+        return checksum(topic, None, {"dedup_key": dedup_key})
 
     async def send_async(self, topic: str, value: Any, key: Any = None, **options: Any) -> DeliveryReport:
         """Send a message and wait, without blocking the event loop, until it is acknowledged or dead.
@@ -363,6 +362,8 @@ class ReliableKafkaProducer:
                 if not loop.is_closed():  # else the caller has stopped waiting
                     raise
 
+        if self._serializers is not None and not self._shutdown.begun:
+            await self._serializers.wait_for_schemas(topic, value, key, options.get("value_serializer"))
         message_id = await self._components.run_in_thread(
             self.send_message, topic, value, key, on_delivery=report_done, **options
         )
@@ -407,8 +408,6 @@ class ReliableKafkaProducer:
             try:
                 key = None if key_extractor is None else arguments.key_of(key_extractor, value)
                 delivery = self._delivery(topic, value, key, None, None, None, None)
-                if self.deduplicator is not None:
-                    delivery.checksum = self._checksum(topic, delivery.key, value, None)
             except NotAccepted as error:
                 batch.record_rejected(error)
                 continue

@@ -127,7 +127,7 @@ def _opened(settings: Mapping[str, Any], wait: float) -> Registry:
     from producer_core._internal.schema_settings import client_settings
     from producer_core.kafka.schemas.registry import Registry
 
-    return Registry(client_settings({"timeout": wait, "max.retries": 0, **settings}), bounded=True)
+    return Registry(client_settings({"timeout": wait, "max.retries": 0, **settings}))
 
 
 def _compared(registry: Registry, counts: Sequence[SchemaIdCount], stop: threading.Event) -> SchemaVersions:

@@ -301,6 +301,12 @@ def test_other_mappings_are_compared_and_written_by_their_content(inside):
 
 
 @pytest.mark.slow
+def test_deduplication_of_a_value_that_only_a_serializer_can_write_names_the_key_to_pass():
+    with pytest.raises(InvalidMessage, match="Pass dedup_key=") as raised:
+        checksum("t", None, object())
+    assert "value_serializer" not in str(raised.value), "the message has one already"
+
+
 def test_two_processes_agree_on_the_checksum_of_a_set():
     """Sets of text iterate in a different order in each process; equal messages once got different checksums."""
     script = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from producer_core._internal.environment_settings import STORE, is_store_disabled
+from producer_core._internal.schema_settings import with_registry
 from producer_core.diagnostics.doctor.approval_checks import check_approvals
 from producer_core.diagnostics.doctor.compression_checks import check_compression
 from producer_core.diagnostics.doctor.finding import DoctorFinding
@@ -65,9 +66,10 @@ def examine(
 
     The schema registry of the settings is checked, or the one at `schema_registry`, with the subjects of the topics.
     """
+    used = with_registry(settings, schema_registry)
     yield from versions()
     yield from check_kafka(
-        servers, settings, topics, timeout, features=features, transactional_id=transactional_id
+        servers, used, topics, timeout, features=features, transactional_id=transactional_id
     )
     yield from check_schemas(servers, settings, topics, timeout, url=schema_registry)
     yield from _check_store(store, topics)

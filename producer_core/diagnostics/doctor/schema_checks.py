@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_or_hide
-from producer_core._internal.schema_settings import SchemaSettings, client_settings
+from producer_core._internal.schema_settings import SchemaSettings, client_settings, with_registry
 from producer_core.config import client_config
 from producer_core.diagnostics.doctor.finding import DoctorFinding, of_error
 from producer_core.errors import ConfigError, SchemaUnavailable
+from producer_core.kafka.schemas.viewer_settings import registry_settings
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema
@@ -35,13 +36,13 @@ def check_schemas(
     seconds.
     """
     try:
-        schemas = client_config(servers, settings).schemas
+        schemas = client_config(servers, with_registry(settings, url)).schemas
     except ConfigError:
         return
     if schemas is None and url is None:
         return
     try:
-        registry = _opened(schemas, url, timeout)
+        registry = _opened(schemas.client if schemas else registry_settings(settings), url, timeout)
     except ConfigError as error:
         yield of_error(_CHECK, error)
         return
@@ -51,10 +52,10 @@ def check_schemas(
         registry.close()
 
 
-def _opened(schemas: SchemaSettings | None, url: str | None, timeout: float) -> Registry:
+def _opened(given: Mapping[str, Any], url: str | None, timeout: float) -> Registry:
     from producer_core.kafka.schemas.registry import Registry
 
-    client = dict(schemas.client) if schemas else {}
+    client = dict(given)
     if url is not None:
         client["url"] = url
     return Registry(client_settings({"timeout": timeout, "max.retries": 0, **client}))

@@ -63,7 +63,7 @@ class ValueCodec:
         try:
             document, view = self._opened().read(data, headers, topic)
         except (NotReadable, ConfigError) as error:
-            problem = f"The value has no fields that can be edited: {str(error).rstrip('.')}."
+            problem = f"The fields of the value cannot be read: {str(error).rstrip('.')}."
             return DecodedFields("bytes", schema_id=schema_id, problem=problem)
         return DecodedFields("schema", document, view, schema_id)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 AvroSchema = str | list[Any] | dict[str, Any]
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -28,7 +30,7 @@ def misfit(value: Any, schema: AvroSchema, *, strict: bool = False) -> Misfit | 
 
     `strict` also rejects fields that a record of the schema does not have.
     """
-    return _Walk(_named_types(schema), strict).find(value, schema)
+    return _Walk(named_types(schema), strict).find(value, schema)
 
 
 class _Walk:
@@ -88,21 +90,66 @@ class _Walk:
 
     def _in_union(self, value: Any, branches: Sequence[AvroSchema]) -> Misfit | None:
         """Return the misfit inside the only branch of the value's kind, or that the value fits no branch."""
+        if isinstance(value, tuple):
+            return self._in_branch(value, branches)
         found = [self.find(value, branch) for branch in branches]
         if None in found:
             return None
         inside = [one for one in found if one is not None and one.path]
         return inside[0] if len(inside) == 1 else _wrong_type(value, *branches)
 
+    def _in_branch(self, value: tuple[Any, ...], branches: Sequence[AvroSchema]) -> Misfit | None:
+        """Return the misfit of a pair of a branch's name and its value, fastavro's notation."""
+        for branch in branches:
+            name = branch["name"] if isinstance(branch, dict) and branch["type"] in _RECORDS else branch
+            if len(value) == 2 and name == value[0]:
+                return self.find(value[1], branch)
+        return _wrong_type(value, *branches)
+
     @staticmethod
-    def _in_leaf(value: Any, schema: AvroSchema) -> Misfit | None:
+    def _in_leaf(value: Any, schema: str | dict[str, Any]) -> Misfit | None:
         from fastavro.validation import validate
 
         try:
-            fits = validate(value, schema, raise_errors=False)
-        except ValueError:  # a decimal with more digits than its schema has
+            fits = validate(value, schema, raise_errors=False) and _is_in_range(value, schema)
+        except (
+            ValueError,
+            OverflowError,
+        ):  # a decimal with more digits than its schema has, a number beyond a float
             fits = False
         return None if fits else _wrong_type(value, schema)
+
+
+def has_ranges(schema: AvroSchema) -> bool:
+    """Return whether a part of the schema rejects values that fastavro writes: a float, or a UUID as text."""
+    stack: list[Any] = [schema, *named_types(schema).values()]
+    seen: set[int] = set()
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, list):
+            stack.extend(one)
+        elif isinstance(one, dict):
+            stack.append(one["type"])
+            stack.extend(field["type"] for field in one.get("fields", ()))
+            stack.extend(one[part] for part in ("items", "values") if part in one)
+        if one == "float" or (isinstance(one, dict) and one.get("logicalType") == "uuid"):
+            return True
+    return False
+
+
+def _is_in_range(value: Any, schema: str | dict[str, Any]) -> bool:
+    """Return whether a value of the right type can be read again. fastavro writes 1e300 as the float infinity."""
+    kind, logical = (schema, None) if isinstance(schema, str) else (schema["type"], schema.get("logicalType"))
+    if kind == "float":
+        struct.pack("<f", float(value))
+    elif kind == "double":
+        float(value)
+    elif logical == "uuid" and kind == "string" and isinstance(value, str):
+        UUID(value)
+    return True
 
 
 def _wrong_type(value: Any, *schemas: AvroSchema) -> Misfit:
@@ -126,7 +173,7 @@ def _name(schema: AvroSchema) -> str:
     return str(schema.get("logicalType", schema["type"]))
 
 
-def _named_types(schema: AvroSchema) -> dict[str, AvroSchema]:
+def named_types(schema: AvroSchema) -> dict[str, AvroSchema]:
     """Return the records, enums and fixed types of a parsed schema by their full names."""
     named: dict[str, AvroSchema] = {}
     stack: list[Any] = [schema]

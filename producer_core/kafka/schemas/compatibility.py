@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from producer_core.errors import ConfigError
+from producer_core.kafka.schemas.rejections import unusable_response
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient, ServerConfig
 
 Direction = Literal["backward", "forward"]
 _NOT_FOUND = 404
@@ -61,9 +62,15 @@ def check_compatibility(client: SchemaRegistryClient, subject: str, schema: Sche
 
 def compatibility_level(client: SchemaRegistryClient, subject: str | None = None) -> str:
     """Return the compatibility level of the subject, or that of the registry if the subject has none."""
-    config = (or_absent(lambda: client.get_config(subject)) if subject else None) or client.get_config()
-    level = config.compatibility_level or config.compatibility or "NONE"
+    own = or_absent(lambda: client.get_config(subject)) if subject else None
+    level = (own and _level(own)) or _level(client.get_config())
+    if not level:
+        raise unusable_response("it has no compatibility level")
     return str(getattr(level, "value", level)).upper()
+
+
+def _level(config: ServerConfig) -> Any:
+    return config.compatibility_level or config.compatibility
 
 
 def or_absent(ask: Any) -> Any:

@@ -142,4 +142,4 @@ def _registry(settings: Mapping[str, Any]) -> Any:
     from producer_core._internal.schema_settings import client_settings
     from producer_core.kafka.schemas.registry import Registry
 
-    return Registry(client_settings({"timeout": 3.0, "max.retries": 0, **settings}), bounded=True)
+    return Registry(client_settings({"timeout": 3.0, "max.retries": 0, **settings}))

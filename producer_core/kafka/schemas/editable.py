@@ -47,9 +47,7 @@ class EditableSchemas:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._registry = Registry(
-            client_settings({"timeout": 3.0, "max.retries": 0, **settings}), bounded=True
-        )
+        self._registry = Registry(client_settings({"timeout": 3.0, "max.retries": 0, **settings}))
         self._stored = isinstance(settings, StoredSettings)
         self._schemas: dict[int | str, _Schema | str] = {}
 

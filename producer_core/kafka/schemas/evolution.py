@@ -33,10 +33,13 @@ class Evolution:
 
 
 def evolution(client: SchemaRegistryClient, subject: str, schema_id: int) -> Evolution | None:
-    """Return how the schema relates to the subject; None without the subject. Raise the client's exceptions."""
+    """Return how the schema relates to the subject, also to a deleted one; None without the subject.
+
+    Raise the client's exceptions.
+    """
     latest = or_absent(lambda: client.get_latest_version(subject))
     if latest is None:
-        return None
+        return _deleted(client, subject, schema_id)
     newest = int(latest.version)
     if latest.schema_id == schema_id:
         return Evolution(subject, schema_id, newest, newest, readable=True)
@@ -46,6 +49,16 @@ def evolution(client: SchemaRegistryClient, subject: str, schema_id: int) -> Evo
         return Evolution(subject, schema_id, None, newest, reason=f"{subject} does not have this schema.")
     readable, reason = _readable(client, subject, latest, version)
     return Evolution(subject, schema_id, version, newest, readable, reason)
+
+
+def _deleted(client: SchemaRegistryClient, subject: str, schema_id: int) -> Evolution | None:
+    """Return that the subject was deleted; None for a subject that the registry never had, or deleted permanently."""
+    versions = or_absent(lambda: client.get_versions(subject, deleted=True))
+    if not versions:
+        return None
+    return Evolution(
+        subject, schema_id, None, max(map(int, versions)), reason=f"The subject {subject} was deleted."
+    )
 
 
 def _readable(

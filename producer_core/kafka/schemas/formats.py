@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from producer_core.kafka.schemas.avro_defaults import make_defaults_writable
+from producer_core.kafka.schemas.avro_fit import has_ranges, misfit
 from producer_core.kafka.schemas.registry import missing_extra
 from producer_core.kafka.schemas.rejections import not_accepted
 from producer_core.messages import encode_value
@@ -50,20 +52,41 @@ def _avro() -> MakeWriter:
 
 class CheckedAvro:
     """Serializes only values that fit the schema. fastavro's writer alone would write 7.9 as the long 7, any object as
-    the boolean true, and an int that needs more than 32 bits."""
+    the boolean true, an int that needs more than 32 bits, and 1e300 as the float infinity."""
 
     def __init__(self, serializer: Write, parsed: Any) -> None:
         from fastavro.validation import validate
 
         self._serializer, self._parsed, self._validate = serializer, parsed, validate
+        self._has_ranges = has_ranges(parsed)
+        make_defaults_writable(parsed)
 
     def __call__(self, value: Any, context: SerializationContext) -> bytes | None:
         try:
-            if self._validate(value, self._parsed, raise_errors=False):
+            if self._validate(value, self._parsed, raise_errors=False) and not (
+                self._has_ranges and misfit(value, self._parsed)
+            ):
                 return self._serializer(value, context)
             raise ValueError("the value does not fit the schema")
         except Exception as error:
-            raise not_accepted(error, self._serializer, value) from error
+            raise not_accepted(error, self._serializer, value, context.field) from error
+
+
+def schema_problem(kind: str, text: str) -> str:
+    """Return why a text is not a schema of the registry's type AVRO or JSON; an empty text if it is one."""
+    try:
+        schema = orjson.loads(text)
+        if kind == "AVRO":
+            from fastavro import parse_schema
+
+            parse_schema(schema)
+        else:
+            from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+
+            validator_for(schema).check_schema(schema)
+    except Exception as error:  # noqa: BLE001  both packages raise many types
+        return str(getattr(error, "message", error)) or type(error).__name__
+    return ""
 
 
 def _as_object(schema: Schema) -> Schema:

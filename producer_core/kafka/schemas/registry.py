@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core._internal.schema_settings import SchemaSettings
 from producer_core.errors import ConfigError, ProducerClosed
-from producer_core.kafka.schemas.bounded_responses import bound_responses
+from producer_core.kafka.schemas.bounded_responses import MAX_SECONDS, bound_responses
 from producer_core.kafka.schemas.compatibility import (
     Compatibility,
     check_compatibility,
@@ -15,15 +17,18 @@ from producer_core.kafka.schemas.compatibility import (
     or_absent,
 )
 from producer_core.kafka.schemas.evolution import Evolution, evolution
-from producer_core.kafka.schemas.rejections import not_accepted
+from producer_core.kafka.schemas.rejections import registry_failure, unusable_response
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
 
-_DEFAULTS = {"timeout": 5.0, "max.retries": 1, "retries.wait.ms": 200}
-"""The producer stops waiting for a registry after about 10 s. The client's own defaults have no limit."""
+_WAIT = 10.0
+"""Seconds of the requests to a registry, without the pause between them. The client's own defaults have no limit."""
+_RETRIES_WAIT_MS, _RETRIES_MAX_WAIT_MS = 200, 20_000
 
 _SCHEMES = ("http://", "https://", "mock://")
+
+_MAX_ID = 2**31 - 1
 
 _SCHEMA_NOT_FOUND = 40403
 """Confluent's error code for a subject that does not have the schema."""
@@ -32,20 +37,23 @@ _SCHEMA_NOT_FOUND = 40403
 class Registry:
     """A client of a schema registry. It connects with the first request. Any thread may use it.
 
-    `bounded` limits the size and duration of each response, for a registry that is only asked for display.
+    The size and duration of each response are limited. `longest_wait` is the time in seconds after which all attempts of
+    one request have failed, at every address.
     """
 
-    def __init__(self, settings: SchemaSettings, *, bounded: bool = False) -> None:
-        self.client = _open_client(settings)
+    def __init__(self, settings: SchemaSettings) -> None:
+        chosen = {**_defaults(settings.client.get("url")), **settings.client}
+        self.client = _open_client(settings, chosen)
+        self.longest_wait = _longest_wait(chosen)
         self._closed = False
-        if bounded:
-            bound_responses(self.client)
+        bound_responses(self.client, max_seconds=max(MAX_SECONDS, float(chosen["timeout"])))
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """Return the latest version of a subject. Raise SchemaUnavailable if the registry does not provide it."""
+        """Return the latest version of a subject, with its id and schema. Raise SchemaUnavailable if the registry does not
+        provide it."""
         try:
             self.client.clear_latest_caches()
-            return self.client.get_latest_version(subject)
+            return _complete(self.client.get_latest_version(subject))
         except Exception as error:
             raise self._failure(error) from error
 
@@ -59,8 +67,8 @@ class Registry:
             if compiled:
                 self.client.clear_caches()  # the client caches a schema by id, not by form
             if isinstance(schema_id, str):
-                return self.client.get_schema_by_guid(schema_id, fmt=form)
-            return self.client.get_schema(schema_id, fmt=form)
+                return _schema(self.client.get_schema_by_guid(schema_id, fmt=form))
+            return _schema(self.client.get_schema(schema_id, fmt=form))
         except Exception as error:
             raise self._failure(error) from error
 
@@ -75,17 +83,15 @@ class Registry:
     def version(self, subject: str, version: int, *, compiled: bool = False) -> Schema:
         """Return the schema of a version. Raise SchemaUnavailable if the registry does not provide it."""
         try:
-            found = self.client.get_version(subject, version, fmt=_form(compiled=compiled))
+            return _schema(self.client.get_version(subject, version, fmt=_form(compiled=compiled)).schema)
         except Exception as error:
             raise self._failure(error) from error
-        assert found.schema is not None
-        return found.schema
 
     def latest_or_none(self, subject: str) -> RegisteredSchema | None:
         """Return the latest version; None if the registry does not have the subject. Raise SchemaUnavailable."""
         try:
             self.client.clear_latest_caches()
-            return or_absent(lambda: self.client.get_latest_version(subject))
+            return or_absent(lambda: _complete(self.client.get_latest_version(subject)))
         except Exception as error:
             raise self._failure(error) from error
 
@@ -99,9 +105,10 @@ class Registry:
     def id_of(self, subject: str, schema: Schema, *, register: bool) -> int:
         """Return the id of a schema under a subject. `register` registers it first if necessary."""
         try:
+            self.client.clear_caches()  # the client also caches a response without an id
             if register:
-                return int(self.client.register_schema(subject, schema))
-            return int(self._lookup(subject, schema).schema_id or 0)
+                return _schema_id(self.client.register_schema(subject, schema))
+            return _schema_id(self._lookup(subject, schema).schema_id)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -122,8 +129,6 @@ class Registry:
 
         try:
             return check_compatibility(self.client, subject, Schema(text, kind))
-        except ConfigError:
-            raise
         except Exception as error:
             raise self._failure(error) from error
 
@@ -135,25 +140,63 @@ class Registry:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> Exception:
-        return ProducerClosed() if self._closed else not_accepted(error, None, None)
+        return ProducerClosed() if self._closed else registry_failure(error)
 
     def close(self) -> None:
         self._closed = True
         self.client.close()
 
 
+def _complete(found: RegisteredSchema) -> RegisteredSchema:
+    """Return a version that has an id and a schema. A proxy may respond to any path with `{}`."""
+    _schema(found.schema)
+    _schema_id(found.schema_id)
+    return found
+
+
+def _schema(found: Schema | None) -> Schema:
+    if found is None or not isinstance(found.schema_str, str):
+        raise unusable_response("it has no schema")
+    return found
+
+
+def _schema_id(found: Any) -> int:
+    if type(found) is not int or not 0 < found <= _MAX_ID:
+        raise unusable_response("it has no schema id")
+    return found
+
+
 def _form(*, compiled: bool) -> str | None:
     return "serialized" if compiled else None
 
 
-def _open_client(settings: SchemaSettings) -> SchemaRegistryClient:
+def _addresses(url: Any) -> int:
+    return url.count(",") + 1 if isinstance(url, str) else 1
+
+
+def _defaults(url: Any) -> dict[str, Any]:
+    """Return settings with which one request takes about 10 s: two attempts, or one at each of several addresses."""
+    addresses = _addresses(url)
+    if addresses == 1:
+        return {"timeout": _WAIT / 2, "max.retries": 1, "retries.wait.ms": _RETRIES_WAIT_MS}
+    return {"timeout": _WAIT / addresses, "max.retries": 0, "retries.wait.ms": _RETRIES_WAIT_MS}
+
+
+def _longest_wait(chosen: Mapping[str, Any]) -> float:
+    timeout, retries, pause = (float(chosen[name]) for name in ("timeout", "max.retries", "retries.wait.ms"))
+    longest = float(chosen.get("retries.max.wait.ms", _RETRIES_MAX_WAIT_MS))
+    pauses = sum(min(longest, pause * 2.0**number) for number in range(int(retries))) / 1000
+    return min(threading.TIMEOUT_MAX, _addresses(chosen["url"]) * (timeout * (int(retries) + 1) + pauses))
+
+
+def _open_client(settings: SchemaSettings, chosen: dict[str, Any]) -> SchemaRegistryClient:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
         raise missing_extra(error) from error
     _check_address(settings.client.get("url"))
     try:
-        return SchemaRegistryClient.new_client({**_DEFAULTS, **settings.client})
+        return SchemaRegistryClient.new_client(chosen)
     except Exception as error:  # noqa: BLE001  its context is left out, because it may contain a password
         raise ConfigError(
             f"The schema registry's client rejects its settings: {_reason(error, settings)}.",

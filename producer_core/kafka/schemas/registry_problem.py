@@ -7,6 +7,7 @@ from typing import Any
 
 from producer_core._internal.masking import mask_or_hide
 from producer_core.errors import ProducerClosed, SchemaUnavailable
+from producer_core.kafka.schemas.rejections import UnusableResponse
 
 _LONGEST = 300
 _LONGEST_TO_MASK = 4_000
@@ -30,7 +31,7 @@ def problem_of(error: Exception, *, stored: bool) -> RegistryProblem:
     """
     if isinstance(error, ProducerClosed):  # its client was closed because it did not respond
         return RegistryProblem(NO_RESPONSE)
-    if not isinstance(error, SchemaUnavailable):  # its text may quote a part of the address
+    if isinstance(error, UnusableResponse) or not isinstance(error, SchemaUnavailable):
         return RegistryProblem(NOT_USABLE)
     status = getattr(error.__cause__, "http_status_code", None)
     affects_all = _affects_all(status)

@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from producer_core.errors import InvalidMessage, NotAccepted, SchemaUnavailable
+from producer_core.errors import ConfigError, InvalidMessage, NotAccepted, SchemaUnavailable
 from producer_core.kafka.schemas.avro_fit import misfit
 
-_SEND_AGAIN = (
+SEND_AGAIN = (
     "Send the message again when the registry responds. Messages whose schema is cached are not affected."
 )
 _UNREACHABLE = frozenset({"httpx.TransportError", "httpx2.TransportError", "confluent_kafka.OAuthTokenError"})
 _REGISTRY_ERROR = "confluent_kafka.SchemaRegistryError"
+_CLIENT = ".schema_registry_client"
+_LONGEST = 500
+"""Characters of a registry's response that an error quotes."""
 
 
-def not_accepted(error: Exception, serializer: Any, value: Any) -> NotAccepted:
-    """Return SchemaUnavailable if the registry did not provide the schema, otherwise InvalidMessage with the place.
+class UnusableResponse(SchemaUnavailable):
+    """The schema registry responded with something else, for example the login page of a proxy."""
+
+
+def unusable_response(reason: str) -> UnusableResponse:
+    """Return the error for a response that is not a registry's. The reason must not quote an address."""
+    return UnusableResponse(
+        f"The schema registry's response cannot be used: {reason}.",
+        fix="Check that schema.registry.url is the address of the registry, and that no login page is in front of it.",
+    )
+
+
+def not_accepted(error: Exception, serializer: Any, value: Any, part: str = "value") -> NotAccepted:
+    """Return SchemaUnavailable if the registry did not provide the schema, otherwise InvalidMessage with the place in the
+    `part`, "value" or "key".
 
     An OSError counts as an unreachable registry, so that serializers of other libraries are covered.
     """
@@ -25,13 +41,16 @@ def not_accepted(error: Exception, serializer: Any, value: Any) -> NotAccepted:
     names = _class_names(error)
     if isinstance(error, OSError) or names & _UNREACHABLE:
         return SchemaUnavailable(
-            f"The schema registry did not respond: {error or type(error).__name__}.", fix=_SEND_AGAIN
+            f"The schema registry did not respond: {clipped(str(error)).rstrip('.') or type(error).__name__}.",
+            fix=SEND_AGAIN,
         )
     if _REGISTRY_ERROR in names:
         return _registry_error(error)
+    if _raised_by_client(error):
+        return unusable_response(_type_of_failure(error))
     place, reason = _place(error, serializer, value)
     if place:
-        return InvalidMessage(f"At value{place}: {reason}.")
+        return InvalidMessage(f"At {part}{place}: {reason}.")
     return InvalidMessage(f"The serializer failed: {reason}.")
 
 
@@ -40,8 +59,18 @@ def _class_names(error: Exception) -> set[str]:
     return {f"{one.__module__.partition('.')[0]}.{one.__name__}" for one in type(error).__mro__}
 
 
+def _raised_by_client(error: Exception) -> bool:
+    """Return whether confluent-kafka's registry client raised the exception: it could not read a response."""
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_globals.get("__name__", "").endswith(_CLIENT):
+            return True
+        step = step.tb_next
+    return False
+
+
 def _registry_error(error: Any) -> SchemaUnavailable:
-    status, text = error.http_status_code, str(error.error_message).rstrip(".")
+    status, text = error.http_status_code, clipped(str(error.error_message)).rstrip(".")
     if status == 404:
         return SchemaUnavailable(
             f"The schema registry has no such schema: {text}.",
@@ -58,8 +87,29 @@ def _registry_error(error: Any) -> SchemaUnavailable:
             fix="Change the schema so that it is valid and compatible with the subject's earlier versions.",
         )
     return SchemaUnavailable(
-        f"The schema registry responded with HTTP status {status}: {text}.", fix=_SEND_AGAIN
+        f"The schema registry responded with HTTP status {status}: {text}.", fix=SEND_AGAIN
     )
+
+
+def registry_failure(error: Exception) -> Exception:
+    """Return the error of a request to the registry: never InvalidMessage, because the message is not its cause.
+
+    The text of an unknown exception is left out: it may quote a part of the address, which may have a password.
+    """
+    if isinstance(error, NotAccepted | ConfigError):
+        return error
+    found = not_accepted(error, None, None)
+    return unusable_response(_type_of_failure(error)) if isinstance(found, InvalidMessage) else found
+
+
+def _type_of_failure(error: Exception) -> str:
+    name = type(error).__name__
+    return "it is not JSON" if name == "JSONDecodeError" else name
+
+
+def clipped(text: str) -> str:
+    """Return the beginning of a text from the registry, which may be a page of several megabytes."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _place(error: Exception, serializer: Any, value: Any) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka.serialization import MessageField, SerializationContext, Serializer
 
 from producer_core._internal.queued_logger import queued_logger
+from producer_core._internal.topic_names import is_topic_name
 from producer_core._internal.user_callbacks import short_repr
 from producer_core.config import ClientConfig
 from producer_core.errors import ConfigError, NotAccepted
@@ -19,6 +20,7 @@ from producer_core.messages import encode_headers, encode_key, encode_value
 
 if TYPE_CHECKING:
     from producer_core.kafka.schemas.registry import Registry
+    from producer_core.kafka.schemas.subject_serializer import SubjectSerializer
 
 logger = queued_logger(__name__)
 
@@ -32,7 +34,7 @@ class MessageSerializers:
     """Writes keys and values. `value` and `key` are the producer's own serializers, or None for JSON and text.
 
     Serializers with a context run key first, as in confluent-kafka's SerializingProducer. They share one list of
-    headers, and may append to it.
+    headers, and may append to it. `subjects` are the serializers that take their schemas from the registry, by part.
     """
 
     def __init__(
@@ -41,15 +43,31 @@ class MessageSerializers:
         key: AnySerializer | None = None,
         *,
         registry: Registry | None = None,
+        subjects: Mapping[str, SubjectSerializer] | None = None,
     ) -> None:
         self._value, self._key = value, key
         self._value_context, self._key_context = takes_context(value), takes_context(key)
         self._registry = registry
+        self._subjects = subjects or {}
 
     def close(self) -> None:
         """Close the connections to the schema registry that the producer opened."""
+        for serializer in self._subjects.values():
+            serializer.close()
         if self._registry is not None:
             self._registry.close()
+
+    async def wait_for_schemas(
+        self, topic: str, value: Any, key: Any, override: AnySerializer | None
+    ) -> None:
+        """Wait, without blocking the event loop, for the schemas with which `encode` would write these."""
+        if not self._subjects or not is_topic_name(topic):  # `send_message` rejects such a topic
+            return
+        if key is not None and (of_key := self._subjects.get("key")) is not None:
+            await of_key.wait_for_schema(topic)
+        written = override is None and value is not None and not isinstance(value, bytes)
+        if written and (of_value := self._subjects.get("value")) is not None:
+            await of_value.wait_for_schema(topic)
 
     def encode(
         self, topic: str, value: Any, key: Any, headers: Any, override: AnySerializer | None
@@ -73,22 +91,30 @@ class MessageSerializers:
         return data, key_data, shared if len(shared) == given else encode_headers(shared)
 
 
-def message_serializers(config: ClientConfig) -> MessageSerializers | None:
-    """Return the serializers of a producer's settings, or None if it has none. Raise ConfigError for unusable ones."""
+def message_serializers(
+    config: ClientConfig, *, may_wait: Callable[[str], bool]
+) -> MessageSerializers | None:
+    """Return the serializers of a producer's settings, or None if it has none. Raise ConfigError for unusable ones.
+
+    `may_wait` is asked for the topic of a message that has to wait for the registry.
+    """
     chosen: dict[str, AnySerializer | None] = {"value": config.value_serializer, "key": config.key_serializer}
-    registry = None
+    registry, subjects = None, {}
     if config.schemas is not None:
         from producer_core.kafka.schemas.registry import Registry
         from producer_core.kafka.schemas.subject_serializer import SubjectSerializer
 
         registry = Registry(config.schemas)
-        for part in config.schemas.formats:
-            chosen[part] = SubjectSerializer(registry, config.schemas, part)
+        subjects = {
+            part: SubjectSerializer(registry, config.schemas, part, may_wait=may_wait)
+            for part in config.schemas.formats
+        }
+        chosen.update(subjects)
     if chosen["value"] is None and chosen["key"] is None:
         return None
     for part, serializer in chosen.items():
         _check_serializer(f"{part}_serializer", serializer)
-    return MessageSerializers(chosen["value"], chosen["key"], registry=registry)
+    return MessageSerializers(chosen["value"], chosen["key"], registry=registry, subjects=subjects)
 
 
 def _bound(serializer: AnySerializer, context: SerializationContext) -> Callable[[Any], bytes | None]:
@@ -98,7 +124,7 @@ def _bound(serializer: AnySerializer, context: SerializationContext) -> Callable
         except NotAccepted:
             raise
         except Exception as error:
-            raise not_accepted(error, serializer, value) from error
+            raise not_accepted(error, serializer, value, context.field) from error
 
     return write
 

@@ -64,6 +64,18 @@ def test_settings_that_contradict_each_other_raise(settings, text):
         client_config("a:1", settings)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in ("timeout", "max.retries", "cache.latest.ttl.sec", "retries.wait.ms")
+     for value in ("nan", "inf", float("inf"), -1, "-0.5", 1e300)]
+    + [("timeout", 0), ("cache.capacity", 0)],
+)  # fmt: skip
+def test_a_number_that_no_wait_can_have_raises(name, value):
+    settings = {**URL, "value.serializer": "avro", f"schema.registry.{name}": value}
+    with pytest.raises(ConfigError, match=rf"schema\.registry\.{name}=.* is not between"):
+        client_config("a:1", settings)
+
+
 def test_a_registry_that_no_serializer_uses_is_left_out_for_a_client():
     registry = {"schema.registry.url": "http://registry", "linger.ms": "5"}
     assert without_unused_registry(registry) == {"linger.ms": "5"}

@@ -64,6 +64,16 @@ def test_a_refused_message_uses_no_sequence(producer, argument):
     assert after == f"{session}-{int(number) + 1}"
 
 
+def test_a_message_that_deduplication_cannot_compare_uses_no_sequence():
+    with ReliableKafkaProducer(
+        "memory:1", store=None, transport=InMemoryTransport, enable_deduplication=True
+    ) as producer:
+        with pytest.raises(InvalidMessage, match="Deduplication cannot compare"):
+            producer.send_message("orders", object(), value_serializer=lambda value: b"x")
+        assert producer.send_message("orders", 1).endswith("-0")
+        assert producer.send_message("orders", object(), value_serializer=lambda value: b"x", dedup_key="a")
+
+
 @pytest.mark.parametrize(
     ("argument", "fix"),
     [

@@ -248,7 +248,7 @@ def test_requests_that_never_end_do_not_keep_their_places_for_good(serve):
     )  # fmt: skip
     now = [100.0]
     settings = client_settings({"url": url, "timeout": 60, "max.retries": 0})
-    cache = SchemaCache(lambda: Registry(settings, bounded=True), wait=30, clock=lambda: now[0])
+    cache = SchemaCache(lambda: Registry(settings), wait=30, clock=lambda: now[0])
     for number in range(8):
         assert cache.reader(90 + number, wait=0.01) == NO_RESPONSE
     assert cache.reader(7) == NO_RESPONSE

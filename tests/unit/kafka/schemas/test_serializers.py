@@ -115,6 +115,15 @@ def test_bytes_and_tombstones_do_not_reach_a_serializer():
     assert recorder.contexts == []
 
 
+def test_a_key_of_bytes_reaches_its_serializer():
+    recorder = Recorder()
+    producer, transport = quick_producer(
+        config={"key_serializer": lambda key, context: recorder("k", context)}
+    )
+    with producer:
+        assert sent(producer, transport, {}, b"raw").key == b'"k"'
+
+
 def test_the_signature_is_read_once_and_not_for_each_message():
     recorder = Recorder()
     producer, transport = quick_producer(config={"value_serializer": recorder})
@@ -148,6 +157,15 @@ def test_a_serializer_with_a_context_that_returns_none_writes_no_tombstone():
     producer, _ = quick_producer(config={"value_serializer": lambda value, context: None})
     with producer, pytest.raises(InvalidMessage, match="returned None"):
         producer.send_message("orders", {})
+
+
+@pytest.mark.parametrize("body", [b"<html>Please log in</html>", b"null"])
+def test_a_login_page_that_a_users_serializer_gets_is_not_the_fault_of_the_message(serve, body):
+    url, _ = serve(lambda path, release: (200, body))
+    with SchemaRegistryClient({"url": url, "timeout": 10, "max.retries": 0}) as client:
+        producer, _ = quick_producer(config={"value_serializer": AvroSerializer(client, '"string"')})
+        with producer, pytest.raises(SchemaUnavailable, match="response cannot be used"):
+            producer.send_message("orders", "x")
 
 
 async def asynchronous(value, context):
