@@ -22,6 +22,7 @@ from producer_core.delivery.dedup.deduplicator import MessageDeduplicator
 from producer_core.delivery.dedup.redis_backend import RedisClaimBackend
 from producer_core.errors import DedupError
 from producer_core.events import Hook
+from producer_core.messages import checksum
 from producer_core.testing import InMemoryTransport
 from tests.conftest import answers, needs
 from tests.fixtures.claims import BackendContract
@@ -456,7 +457,7 @@ def test_two_processes_send_each_message_once_and_lose_none_if_one_is_killed(red
 
 
 def _digest(topic, dedup_key):
-    return ReliableKafkaProducer._checksum(topic, None, None, dedup_key)
+    return checksum(topic, None, {"dedup_key": dedup_key})
 
 
 class DedupNotices(Hook):
