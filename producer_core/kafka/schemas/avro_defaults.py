@@ -31,7 +31,7 @@ def _writable(default: Any, schema: AvroSchema, named: Mapping[str, AvroSchema])
     if kind in named and isinstance(schema, str):
         return _writable(default, named[kind], named)
     if kind in ("bytes", "fixed"):
-        # Avro's specification: code points 0 to 255 stand for the bytes 0 to 255.
+        # Avro's specification: the code points 0 to 255 are the bytes 0 to 255.
         return default.encode("iso-8859-1") if isinstance(default, str) else default
     if isinstance(schema, str):
         return default

@@ -20,7 +20,7 @@ from producer_core.dlq.topics.topic_sender import PublishingProducer, TopicSende
 from producer_core.errors import ProducerClosed, ReplayError
 from producer_core.producer.dead_letter_topic.direct_publications import log_refused
 from producer_core.producer.dead_letter_topic.lookup_ahead import Upcoming
-from producer_core.producer.dead_letter_topic.publisher import DONE, Round
+from producer_core.producer.dead_letter_topic.publisher import DONE, DeadLetterPublisher, Round
 from producer_core.producer.dead_letter_topic.targets import UNFIT_CODES, TargetNames, reasons
 from producer_core.producer.dead_letter_topic.unpublished_copies import UnpublishedCopies
 from producer_core.producer.dead_letter_topic.unrecorded_publications import UnrecordedPublications
@@ -85,7 +85,8 @@ class StorePublications:
 
     Each slice is published under the lease of `dlq publish`, with the same events. A dead letter of an earlier process is
     looked for on its topic first, because that process may have published it and not recorded it. `unrecorded` are those
-    that were published while the store was not available, and `copies` those of this process without an outcome.
+    that were published while the store was not available, and `copies` those of this process without an outcome. `publisher` runs
+    this source.
 
     A pass goes through the dead letters page by page, the oldest first. After a slice of which none could be sent, the
     pass pauses and goes on behind it, so that no topic holds up the others. Once a pass has no failure, the next one
@@ -103,9 +104,7 @@ class StorePublications:
         unrecorded: UnrecordedPublications,
         copies: UnpublishedCopies,
         in_doubt: dict[str, float],
-        stopping: Callable[[], bool],
-        closing: Callable[[], bool],
-        progressed: Callable[[], None],
+        publisher: Callable[[], DeadLetterPublisher],
     ) -> None:
         self._store = store
         self._owner = owner
@@ -114,9 +113,7 @@ class StorePublications:
         self._unrecorded = unrecorded
         self._copies = copies
         self._in_doubt = in_doubt
-        self._stopping = stopping
-        self._closing = closing
-        self._progressed = progressed
+        self._publisher = publisher
         self._only_own = False  # leave the dead letters of ended producers to the next producer
         self._since = float("-inf")  # dead letters that entered the store before are done
         self._began = float("-inf")  # the clock's time at the start of the pass
@@ -133,7 +130,7 @@ class StorePublications:
         store = self._store()
         if store is None:
             return DONE
-        closing = self._closing()
+        closing = self._publisher().closing
         result = self._publish_next(store, producer)
         if closing and result.trouble and not self._only_own:
             self._only_own, self._producers, self._position = True, [self._owner.producer_id], _START
@@ -269,7 +266,7 @@ class StorePublications:
         """Publish slice by slice. Return the reasons of the dead letters to try again, and whether all had their turn."""
         troubles: dict[str, str] = {}
         for slice_ in self._slices(listed):
-            if self._stopping():
+            if self._publisher().stopping:
                 return {**troubles, "": "the producer closes"}, False
             self._renew()
             dead_letters = DeadLetters(store).bodies([one.message_id for one in slice_])
@@ -292,7 +289,7 @@ class StorePublications:
                 reasons(troubles) or self._trouble
             )  # before the position: the next slice may raise
             self._position = (slice_[-1].accepted_at, slice_[-1].message_id)
-            self._progressed()
+            self._publisher().progressed()
             if failed:
                 return troubles, False
         return troubles, True
@@ -355,7 +352,7 @@ class StorePublications:
         log_refused(refused)
 
     def _renew(self) -> None:
-        if self._stopping():
+        if self._publisher().stopping:
             raise ProducerClosed
         if self._lease is not None and not self._lease.hold(self._owner.clock()):
             raise ReplayError("The lease expired, and another process is publishing.")

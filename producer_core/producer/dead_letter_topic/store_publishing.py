@@ -75,9 +75,7 @@ class StorePublishing:
             unrecorded=self._unrecorded,
             copies=self._copies,
             in_doubt=self._direct.in_doubt,
-            stopping=lambda: self._publisher.stopping,
-            closing=lambda: self._publisher.closing,
-            progressed=lambda: self._publisher.progressed(),
+            publisher=lambda: self._publisher,
         )
         self._publisher = DeadLetterPublisher(self, client.open_producer)
 
