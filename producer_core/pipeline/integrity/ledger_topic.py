@@ -102,7 +102,12 @@ def _incomplete(topic: str, ends: Mapping[int, int], short: Mapping[int, int]) -
 
 
 def _raise_lasting(error: KafkaError) -> None:
-    """Raise an error that another attempt does not solve; the client repeats requests after any other."""
+    """Raise an error that another attempt does not solve; the client repeats requests after any other.
+
+    A user may lack permission for the client's group: the client looks for the group's coordinator, and reads without it.
+    """
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return
     if error.code() in NO_SUCH or failure_of(error).kind not in ("temporary", "timed_out"):
         raise KafkaException(error)
 

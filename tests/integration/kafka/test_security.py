@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import subprocess
+import threading
 import time
 
 import pytest
+from confluent_kafka import Producer
 
 from producer_core import ReliableKafkaProducer, RetryConfig
 from producer_core.brokers import kafka as real
@@ -22,6 +24,8 @@ from producer_core.kafka.classify import failure_of
 from producer_core.kafka.clients import admin, cluster_id
 from producer_core.kafka.partitioner import metadata_count
 from producer_core.kafka.record_lookup import probe
+from producer_core.pipeline.integrity import ledger_topic
+from producer_core.pipeline.integrity.spans import PartitionBounds
 from tests.conftest import needs
 from tests.support import eventually
 
@@ -323,6 +327,25 @@ def test_revoking_and_granting_a_permission_while_sending_loses_no_message(secur
         assert replay_all(producer, topic) == len(rejected)
 
     assert sorted(map(int, values(secured, topic))) == list(range(next(numbers)))
+
+
+def test_an_audit_reads_a_ledger_topic_without_permission_for_a_consumer_group(secured, topic):
+    """The client reports that it may not use its group, while the read goes on."""
+    producer = Producer({"bootstrap.servers": secured.direct_servers})
+
+    def write_record():
+        producer.produce(topic, b"{}", partition=0)
+        assert producer.flush(60) == 0
+
+    write_record()
+    grant(secured, topic_permissions(topic, "READ"))
+    settings = client_config(secured.bootstrap_servers, secured.security.settings("app2")).settings
+    later = threading.Timer(5, write_record)
+    later.start()
+    tables = list(ledger_topic.telemetry(settings, topic, {0: PartitionBounds(0, 2, 2)}))
+    later.join()
+
+    assert sum(table.num_rows for table in tables) == 2
 
 
 # permissions of features, checked before sending
