@@ -106,7 +106,7 @@ _EXPERIMENTS: Mapping[str, Any] = {
     ),
 }
 """Variants that show the cause of a cliff."""
-_TITLES = {
+TITLES = {
     SLOWER: "manual loop that polls every 1,000 messages and computes for 20 µs before each",
     _STATISTICS: "manual loop that also reads librdkafka's statistics each second",
     _FREQUENT: "producer_core, statistics every 0.1 s instead of every second",
@@ -250,7 +250,7 @@ def _targets(axis: Axis, runs: Runs) -> Iterator[Target]:
         way, place, bound = _CLIFFS[axis.name]
         if f"{way}, {place}" in runs:
             ratios = runs.ratios(f"{way}, {place}", _faster(runs, place))
-            yield at_least(f"{axis.name}, {place}: {_TITLES[way]} vs. the faster manual loop", bound, ratios)
+            yield at_least(f"{axis.name}, {place}: {TITLES[way]} vs. the faster manual loop", bound, ratios)
     if axis.name in _FIXED_COSTS:
         place, base = _FIXED_COSTS[axis.name]
         if f"ours, {place}" in runs and f"ours, {base}" in runs:
@@ -345,7 +345,7 @@ def _drawn(bench: Bench, axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
         }
         for line in lines
     }
-    names = {line: f"{line}, range" if axis is HISTORY else _TITLES[line] for line in lines}
+    names = {line: f"{line}, range" if axis is HISTORY else TITLES[line] for line in lines}
     file = bench.plots / f"{axis.name}.svg"
     plot.draw(
         file, title=axis.title, places=list(axis.places), across=axis.across, up=axis.up,
@@ -367,7 +367,7 @@ def _table(axis: Axis, runs: Runs, lines: Sequence[str]) -> str:
     head = (
         axis.across,
         *([] if axis is HISTORY else _COMPARED),
-        *(_TITLES.get(line, line) for line in lines),
+        *(TITLES.get(line, line) for line in lines),
     )
     return markdown(head, rows)
 

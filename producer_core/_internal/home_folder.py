@@ -18,10 +18,14 @@ def expand_user(path: Path | str) -> Path:
         return Path("/", *given.parts[1:]) if given.parts[0] == "~" else given
 
 
+def state_folder() -> Path:
+    """Return the folder of this program in the user's state directory: $XDG_STATE_HOME, by default ~/.local/state."""
+    return expand_user(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "producer-core"
+
+
 def own_state_folder(name: str) -> Path:
-    """Create a private folder of this program in the user's state directory. Raise ConfigError if it cannot be used."""
-    state = expand_user(os.environ.get("XDG_STATE_HOME") or "~/.local/state")
-    return own_folder(state / "producer-core" / name, "XDG_STATE_HOME")
+    """Create a private folder in that folder. Raise ConfigError if it cannot be used."""
+    return own_folder(state_folder() / name, "XDG_STATE_HOME")
 
 
 def own_folder(folder: Path, variable: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -13,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from producer_core._internal.home_folder import expand_user
+from producer_core._internal.home_folder import state_folder
 from producer_core.brokers import embedded
 from producer_core.config import client_config
 from producer_core.delivery.transport import KafkaTransport, TransportFactory
@@ -41,8 +40,7 @@ class TargetCluster:
 
 def store_path(bootstrap_servers: str | None) -> Path:
     """Return `demo.duckdb` in the user's state folder, or a name with the first host of a real Kafka."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    folder = expand_user(state) / "producer-core"
+    folder = state_folder()
     if not bootstrap_servers:
         return folder / "demo.duckdb"
     host = bootstrap_servers.split(",")[0].strip().rpartition(":")[0] or bootstrap_servers

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from producer_core._internal import private_files
 from producer_core._internal.environment_settings import STORE, is_store_disabled
-from producer_core._internal.home_folder import expand_user
+from producer_core._internal.home_folder import expand_user, state_folder
 from producer_core.errors import StoreUnavailable
 from producer_core.store import file_errors, write_ahead_log
 from producer_core.store.undo_log import UndoLog
@@ -48,8 +48,7 @@ def default_path() -> Path:
 
 def user_path() -> Path:
     """Return the path of the store in the user's state directory."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return expand_user(state) / "producer-core" / "store.duckdb"
+    return state_folder() / "store.duckdb"
 
 
 def resolve(path: Path | str | None) -> Path:

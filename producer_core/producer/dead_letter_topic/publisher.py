@@ -103,9 +103,8 @@ class DeadLetterPublisher:
         self._deadline = float("inf")  # monotonic time; set by stop()
         self._trouble = ""
         self._failing_since = 0.0  # monotonic time; of `_trouble`
-        self._progressed_at = float(
-            "inf"
-        )  # monotonic time of the latest progress of a step; infinite between two steps
+        # The monotonic time of the latest progress of a step; infinite between two steps.
+        self._progressed_at = float("inf")
         self._thread = threading.Thread(target=self._run, name="dead-letter-publisher", daemon=True)
 
     def start(self) -> None:
@@ -203,9 +202,8 @@ class DeadLetterPublisher:
         elif self._trouble and not again:
             logger.warning("dead letters are published again")
         if trouble and not self._trouble:
-            self._failing_since = (
-                time.monotonic() if since is None else since
-            )  # before the text, which other threads read
+            # Before the text, which other threads read.
+            self._failing_since = time.monotonic() if since is None else since
         if trouble or not again:
             self._trouble = trouble
 
